@@ -34,11 +34,11 @@ demo: demo-build ## a SuperLink and four SuperNodes with TLS train a network bef
 demo-flower: demo-build ## the same with an unmodified Flower app, sent by the official `flwr run`
 	@TRELLIS_BIN=$(DEMO_BIN) $(PYTHON) demo/run.py $(ARGS)
 
-# Compiles for a third of the CPU time of `make release`: nothing is optimised but the training itself.
+# Nothing is optimised but the training itself, and the platforms that a demo does not need are left out.
 .PHONY: demo-build
 demo-build:
 	@[ -e $(DEMO_BIN) ] || echo "The first build takes a few minutes; cargo shows how far it is."
-	$(CARGO) build --profile demo --package trellis
+	$(CARGO) build --profile demo --package trellis --no-default-features
 
 .PHONY: test
 test: provision lint ## lint, all Rust tests, then the quick part of the suites against official Flower
@@ -80,6 +80,10 @@ interop-table: ## put what the last whole `make interop` saw into the README
 .PHONY: monitoring
 monitoring: release ## alert rules, dashboards and events, with Debian's Prometheus and a real training
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py monitoring $(ARGS)
+
+.PHONY: tracking
+tracking: release ## metrics and models in the real TensorBoard and MLflow, also when MLflow is killed (installs both from PyPI once)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py tracking $(ARGS)
 
 .PHONY: browser
 browser: release ## the page in Chromium against a real server: every page, live runs, roles, keyboard, accessibility (UPDATE_SCREENSHOTS=1: the pictures of the docs anew)
@@ -152,6 +156,10 @@ else
 	@echo "note: there is no static C library here (libc.a): the binary will need the one of the machine it runs on"
 	$(CARGO) build --release --package trellis
 endif
+
+.PHONY: wheel
+wheel: release ## dist/trellis_fl-*.whl: the Python package with the release binary, for pip
+	$(PYTHON) python/sdk/build_wheel.py --program $(RELEASE_BIN) --out dist
 
 .PHONY: provision
 provision: ## install the official Flowers and the Kubernetes control plane that `make test` needs into the test cache, where that is possible

@@ -242,7 +242,8 @@ def measure_all(stacks: list[str], sizes: Sizes) -> dict[str, Outcome]:
     for title in stacks:
         print(title, file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="trellis-rounds-", ignore_cleanup_errors=True) as directory:
-            workspace = Workspace(Path(directory))
+            # Apps may write to its parent, which must not contain the state of a SuperLink.
+            workspace = Workspace(Path(directory) / "workspace")
             stack = None
             try:
                 stack = Stack(workspace, STACKS[title](), sizes)

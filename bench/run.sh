@@ -4,7 +4,7 @@
 #   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
 #   aggregate   FedAvg over many replies, official and ours, bench/aggregate.py (about 4 minutes)
 #   platform    the control plane: `up`, memory at rest, reads of the API, bench/control_plane.py (about 3 minutes)
-#   operator    the Kubernetes operator on a real API server, bench/operator.py (about 5 minutes)
+#   operator    the Kubernetes operator on a real API server, bench/kube_operator.py (about 5 minutes)
 # Without `--part` all, if there are no other arguments than --quick and --write FILE; other arguments are those of a
 # part, and of `superlink` unless another one is named first:
 #   bench/run.sh                                   everything
@@ -61,5 +61,5 @@ if measures platform; then
 fi
 if measures operator; then
   cargo build --quiet -p trellis-testing
-  TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/operator.py "$@"
+  TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/kube_operator.py "$@"
 fi

@@ -1,12 +1,12 @@
-"""Carries out the instructions of one run, one after another, with a ClientApp that is loaded once.
+"""Executes the instructions of one run, one after another, with a ClientApp that is loaded once.
 
-Started by a node, which it talks to over its standard input and output in frames: the length of a header (4 bytes, big
-endian), the header (JSON), then the parts that the header announces with their lengths in `parts`. The node sends an
-`instruction` (context, object tree) and its objects, children before parents; the answer is any number of `object`
-and then one of `reply`, `failed`, `exit`. Before all that the worker says that it is `ready`, or `unusable`.
+A node starts this program and exchanges frames with it over standard input and output: the length of a header (4 bytes, big
+endian), the header (JSON), then the parts, whose lengths the header lists in `parts`. The worker begins with `ready` or
+`unusable`. The node sends an `instruction` (context, object tree) and its objects, children before parents; the answer is any
+number of `object`, then one of `reply`, `failed`, `exit`.
 
-It knows nothing of links, of where objects lie, or of when it is needed. What an app gets to see, and what becomes of
-what it returns or raises, is as in `flwr-clientapp` of the installed flwr, from 1.25 on.
+The worker knows nothing of links and of the storage of objects. Apps run, and their results and exceptions are handled, as in
+`flwr-clientapp` of the installed flwr, from 1.25 on.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ REASON_LIMIT = 4000
 
 
 class Unusable(Exception):
-    """This interpreter cannot carry out instructions."""
+    """This interpreter cannot execute instructions."""
 
 
 class NodeGone(Exception):
-    """The node has closed its end, or died."""
+    """The node has closed the pipe or died."""
 
 
 class Channel:
-    """Frames to and from the node, on descriptors that nothing else in this process, or below it, knows of."""
+    """Frames to and from the node, on descriptors that the app and its child processes do not have."""
 
     def __init__(self) -> None:
-        # Copies of descriptors are not inherited by programs that are started; forked children are told to close them.
+        # Started programs do not inherit duplicated descriptors; forked children close them.
         self._from_node, self._to_node = os.dup(0), os.dup(1)
         os.register_at_fork(after_in_child=self._close)
-        # What the app and its libraries print is output, and goes where errors go.
+        # The standard output of the app and its libraries goes to standard error.
         os.dup2(2, 1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -70,7 +70,7 @@ class Channel:
         return data
 
     def send(self, kind: str, parts: tuple = (), **header: object) -> None:
-        """Sends a frame. A part is a list of buffers, so that nothing has to be joined."""
+        """Sends a frame. A part is a list of buffers, which need not be joined."""
         lengths = [sum(len(buffer) for buffer in part) for part in parts]
         encoded = json.dumps({"kind": kind, "parts": lengths, **header}).encode()
         buffers = [HEADER_LENGTH.pack(len(encoded)), encoded, *(buffer for part in parts for buffer in part)]
@@ -82,14 +82,14 @@ class Channel:
                 buffers[0] = memoryview(buffers[0])[written:]
 
     def wait_for_hangup(self) -> None:
-        """Returns when nobody can send any more, whatever is still unread."""
+        """Returns when the other end is closed, even if data is unread."""
         poll = select.poll()
         poll.register(self._from_node, 0)
         poll.poll()
 
 
 class ParentWatch:
-    """Ends this process, and what it started, when the node dies while an app is at work."""
+    """Kills this process group when the node dies while the app is running."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -99,7 +99,7 @@ class ParentWatch:
     def _watch(self) -> None:
         self._channel.wait_for_hangup()
         self._orphan = True
-        # While it waits for an instruction, the main thread sees the end by itself, and exits in order.
+        # While the main thread waits for an instruction, it detects the end itself and exits normally.
         if self._busy:
             self._end()
 
@@ -118,7 +118,7 @@ class ParentWatch:
 
 
 class Flower:
-    """What is needed of the installed flwr; the only place that knows where which version keeps it."""
+    """The used parts of the installed flwr, independent of where its version has them."""
 
     def __init__(self) -> None:
         self.version = installed_version()
@@ -137,7 +137,7 @@ class Flower:
         self.load_app = first_module("flwr.supercore.object_ref", "flwr.common.object_ref").load_app
         messages = first_module("flwr.app.message", "flwr.common.message")
         self.without_content = messages.remove_content_from_message
-        # From 1.39 on, messages that an app starts by itself bear its names.
+        # From 1.39 on, messages that an app creates contain these ids.
         identity = first_module("flwr.supercore.task_identity", None)
         self.identity = identity and identity.TaskIdentity
 
@@ -149,14 +149,14 @@ def installed_version() -> str:
     except importlib.metadata.PackageNotFoundError:
         raise Unusable("flwr is not installed for it: install it (`pip install flwr`), or name another Python") from None
     except ValueError:
-        raise Unusable(f"the version of its flwr, {version!r}, says nothing: install a release of flwr") from None
+        raise Unusable(f"the version of its flwr, {version!r}, is not a release: install a release of flwr") from None
     if number < OLDEST_FLWR:
         raise Unusable(f"its flwr {version} is too old: install 1.25 or later")
     return version
 
 
 def first_module(name: str, *others: str | None) -> object:
-    """The first of these modules that is there; None instead of a name: it may be missing."""
+    """The first of these modules that exists; a last name None makes it optional."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
@@ -166,7 +166,7 @@ def first_module(name: str, *others: str | None) -> object:
 
 
 class Inbox:
-    """Makes a message of objects that come children first, and keeps none longer than its last parent needs it."""
+    """Builds a message from objects, children first. Drops each object after its last parent."""
 
     def __init__(self, flower: Flower, tree: object) -> None:
         self._flower, self._root = flower, tree.object_id
@@ -185,7 +185,7 @@ class Inbox:
     def take(self, name: str, content: bytes) -> None:
         kind, children, _ = self._flower.head_values(content)
         below = {child: self._made[child] for child in children}
-        # Chunks and arrays are the bulk of a model; flwr's own way copies them three times.
+        # flwr would copy chunks and arrays, the bulk of a model, three times.
         if kind == "ArrayChunk":
             made = body_of(content)
         elif kind == "Array":
@@ -204,13 +204,13 @@ class Inbox:
 
     def message(self) -> object:
         message = self._made.pop(self._root)
-        # A message object cannot contain its own name.
+        # A message object cannot contain its own id.
         message.metadata.__dict__["_message_id"] = self._root
         return message
 
 
 class Worker:
-    """The one app of this process."""
+    """Executes the instructions with the app of this process."""
 
     def __init__(self, channel: Channel, flower: Flower) -> None:
         self._channel, self._flower = channel, flower
@@ -218,7 +218,7 @@ class Worker:
         self._app = None
 
     def serve(self) -> None:
-        """Carries out instructions until the node is gone."""
+        """Executes instructions until the node is gone."""
         while True:
             self._serve_one()
 
@@ -230,15 +230,15 @@ class Worker:
             inbox.take(named["id"], content)
             del content
         with self._parent_watch:
-            self._carry_out(header, inbox.message(), self._flower.protocol.Context.FromString(context))
+            self._execute(header, inbox.message(), self._flower.protocol.Context.FromString(context))
 
-    def _carry_out(self, header: dict, message: object, context: object) -> None:
+    def _execute(self, header: dict, message: object, context: object) -> None:
         context = self._flower.serde.context_from_proto(context)
         started = time.perf_counter()
         try:
             reply = self._call(header, message, context)
-        except SystemExit as leaving:
-            self._channel.send("exit", reason=f"sys.exit({leaving.code!r})"[:REASON_LIMIT])
+        except SystemExit as exit_call:
+            self._channel.send("exit", reason=f"sys.exit({exit_call.code!r})"[:REASON_LIMIT])
             raise
         runtime_s = time.perf_counter() - started
         del message
@@ -292,7 +292,7 @@ class Worker:
         self._channel.send("reply", parts, loaded=self._app is not None, runtime_s=runtime_s)
 
     def _gather(self, name: str, held: object, objects: dict[str, object]) -> object:
-        """The tree of an object; all that is in it goes to `objects`, children first."""
+        """Returns the tree of an object; adds the object and its descendants to `objects`, children first."""
         children = (held.children or {}).items()
         trees = [self._gather(child_name, child, objects) for child_name, child in children]
         objects[name] = held
@@ -300,24 +300,24 @@ class Worker:
 
 
 def body_of(content: bytes) -> memoryview:
-    """An object without its header, which ends with the first zero byte."""
+    """An object without its header, which ends at the first zero byte."""
     return memoryview(content)[content.index(0) + 1 :]
 
 
 def encoded(held: object) -> list:
-    """The bytes of an object, in pieces; flwr's own way copies the bulk of a model twice."""
+    """The bytes of an object as buffers; flwr would copy the bulk of a model twice."""
     if type(held).__qualname__ == "ArrayChunk":
         return [b"ArrayChunk  %d\0" % len(held.data), held.data]
     return [held.deflate()]
 
 
 def describe(error: Exception) -> str:
-    """As official error replies say it."""
+    """The format of official error replies."""
     return f"{type(error)}:<'{error}'>"
 
 
 def limit_gpu_memory() -> None:
-    """Heeds TRELLIS_GPU_MEMORY_FRACTION where the app uses torch; other libraries have no such limit."""
+    """Applies TRELLIS_GPU_MEMORY_FRACTION if the app uses torch; other libraries have no such limit."""
     fraction, torch = os.environ.get("TRELLIS_GPU_MEMORY_FRACTION"), sys.modules.get("torch")
     if not fraction or torch is None or not torch.cuda.is_available():
         return
@@ -326,7 +326,7 @@ def limit_gpu_memory() -> None:
 
 
 def flush_output() -> None:
-    """What the app printed comes before its reply."""
+    """Output of the app precedes its reply."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -336,15 +336,15 @@ def flush_output() -> None:
 
 def main() -> None:
     channel = Channel()
-    # A crash in native code is to say where it was.
+    # Prints the stack after a crash in native code.
     faulthandler.enable()
-    # The directory of this file was put there by Python, and is not the app's business.
+    # Python adds the directory of this file, which apps must not import from.
     if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
         del sys.path[0]
     try:
         flower = Flower()
-    except Unusable as why:
-        channel.send("unusable", reason=str(why))
+    except Unusable as error:
+        channel.send("unusable", reason=str(error))
         return
     except Exception as error:
         traceback.print_exc()

@@ -4,10 +4,12 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.expected import official_digest
@@ -17,10 +19,12 @@ from harness.release import DEFAULT
 from harness.small_disk import small_disk
 from harness.superlink import OFFICIAL, TRELLIS
 from harness.workspace import Workspace, trellis_binary
-from provision import CannotBeHad, releases
+from provision import CannotBeHad, cache_dir, releases
 
 REPORTED_LINES = 40
-# The settings in numpy_fedavg's pyproject.toml.
+# Importing torch from a cold disk takes long.
+TORCH_LIMIT_S = 300.0
+# The defaults in numpy_fedavg's pyproject.toml.
 SEED, ARRAY_COUNT, ARRAY_LENGTH = 7, 4, 1024
 
 
@@ -38,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # As Ctrl-C: what tests have started, mounted and made ends with them.
+    # Like Ctrl-C: processes, mounts and files of tests are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if config.getoption("--seed") is None:
         config.option.seed = random.SystemRandom().randrange(2**32)
@@ -63,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Put the end of every log of the failed test into its report."""
+    """Adds the end of every log of a failed test to its report."""
     outcome = yield
     report = outcome.get_result()
     if not report.failed:
@@ -77,7 +81,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kind(pytestconfig: pytest.Config) -> str:
-    """Which SuperLink is tested."""
+    """The kind of SuperLink under test."""
     return pytestconfig.getoption("--superlink")
 
 
@@ -90,7 +94,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def small_disk_at(workspace: Workspace) -> Iterator[Callable[..., Path]]:
-    """Mounts a small file system, of a size if one is given, at a state directory that is not there yet."""
+    """Mounts a small file system, optionally of a given size, at a new state directory."""
     with contextlib.ExitStack() as mounted:
 
         def mount(name: str, *size_bytes: int) -> Path:
@@ -104,7 +108,7 @@ def small_disk_at(workspace: Workspace) -> Iterator[Callable[..., Path]]:
 
 @pytest.fixture
 def federation(workspace: Workspace, pytestconfig: pytest.Config) -> Callable[..., Federation]:
-    """Makes the federation a test asks for; start it with `.start()`."""
+    """Creates the federation for a test; start it with `.start()`."""
 
     def make(**wanted: object) -> Federation:
         return make_federation(workspace, pytestconfig, **wanted)
@@ -114,7 +118,7 @@ def federation(workspace: Workspace, pytestconfig: pytest.Config) -> Callable[..
 
 @pytest.fixture(scope="module")
 def shared_federation(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable]:
-    """Makes federations that several tests of a module use; one lives until the next is made."""
+    """Creates federations that several tests of a module share; creating one closes the previous one."""
     living: list[Workspace] = []
 
     def close() -> None:
@@ -131,7 +135,7 @@ def shared_federation(pytestconfig: pytest.Config, tmp_path_factory: pytest.Temp
 
 
 def make_federation(workspace: Workspace, config: pytest.Config, **wanted: object) -> Federation:
-    """The federation, or a skip that says which release cannot be had here. A test may insist on a SuperLink."""
+    """Creates a federation; skips the test if a release is not available. A test may require a kind of SuperLink."""
     usual = {"kind": config.getoption("--superlink"), "official": config.getoption("--official")}
     shape = Shape(**(usual | wanted))
     try:
@@ -141,23 +145,64 @@ def make_federation(workspace: Workspace, config: pytest.Config, **wanted: objec
 
 
 @pytest.fixture(scope="session")
-def reference() -> Callable[..., str]:
-    """The weights by the app's own arithmetic, without any SuperLink between the parts; as exact, and at no cost."""
+def torch_python() -> str:
+    """An interpreter that has torch and safetensors. They are gigabytes, so they are not installed for a test."""
+    python = os.environ.get("TRELLIS_TEST_TORCH") or str(cache_dir() / "torch" / "bin" / "python")
+    try:
+        seen = subprocess.run(
+            [python, "-c", "import torch, safetensors.torch"], capture_output=True, text=True, timeout=TORCH_LIMIT_S
+        )
+        why = seen.stderr.strip().splitlines()[-1:] if seen.returncode else None
+    except OSError as error:
+        why = [str(error)]
+    if why is not None:
+        where = cache_dir() / "torch"
+        pytest.skip(
+            f"no torch to read models with ({' '.join(why)}): "
+            f"python3 -m venv {where} && {where}/bin/pip install torch numpy safetensors, "
+            "or name an interpreter that has them in TRELLIS_TEST_TORCH"
+        )
+    return python
+
+
+@pytest.fixture(scope="session")
+def numpy_model():
+    """The arithmetic of the numpy app."""
     sys.path.insert(0, str(APPS / "numpy_fedavg"))
     try:
         from numpy_fedavg import model
     finally:
         sys.path.remove(str(APPS / "numpy_fedavg"))
+    return model
+
+
+@pytest.fixture
+def first_model(workspace: Workspace, numpy_model) -> Path:
+    """The first model of the numpy app, which its own ServerApp would make."""
+    arrays = numpy_model.initial_arrays(SEED, ARRAY_COUNT, ARRAY_LENGTH)
+    path = workspace.root / "first.npz"
+    np.savez(path, *arrays)
+    return path
+
+
+@pytest.fixture
+def numpy_app(workspace: Workspace) -> Path:
+    return workspace.copy_app(APPS / "numpy_fedavg", "submitted")
+
+
+@pytest.fixture(scope="session")
+def reference(numpy_model) -> Callable[..., str]:
+    """The expected weights, computed by the app's own arithmetic without a SuperLink."""
 
     def digest(rounds: int, count: int = ARRAY_COUNT, length: int = ARRAY_LENGTH, nodes: int = 2) -> str:
-        return model.reference_digest(SEED, count, length, rounds, nodes)
+        return numpy_model.reference_digest(SEED, count, length, rounds, nodes)
 
     return digest
 
 
 @pytest.fixture(scope="session")
 def expected_digest(request: pytest.FixtureRequest) -> Callable[..., str]:
-    """The official SuperLink's weights for some run settings, measured at most once per session."""
+    """The weights with the official SuperLink, measured at most once per session and settings."""
     known: dict[tuple, str] = {}
 
     def digest(**run_config: object) -> str:

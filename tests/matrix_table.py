@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Print the interop matrix that `make interop` recorded as Markdown, or put it into a file between its markers.
-
-`matrix_table.py RECORD [--update README.md]`. A record with gaps gives no table: one would not see what is missing.
+"""Prints the interop matrix that `make interop` recorded as Markdown, or writes it into a file between its markers.
+`matrix_table.py RECORD [--update README.md]`. An incomplete record is refused, because a table would hide the gaps.
 """
 
 import argparse
@@ -41,7 +40,7 @@ def main() -> int:
 
 
 def product_table(record: matrix.Record) -> list[str]:
-    """SuperNodes by command lines; in a cell the runtimes with which a run of both finished."""
+    """SuperNodes by command lines; a cell lists the runtimes with which a run completed."""
     finished = sum(record.meeting(*meeting) == matrix.PASS for meeting in matrix.meetings())
     runs = len(matrix.COMMAND_LINES) * len(matrix.RUNTIMES)
     lines = [
@@ -66,7 +65,7 @@ def cell(record: matrix.Record, node: str, cli: str) -> str:
 
 
 def link_table(record: matrix.Record) -> list[str]:
-    """Every release that was tried, on every link by itself."""
+    """The result of each tested release on each link."""
     between = [version for version in matrix.BETWEEN if any(record.link(link, version) for link in matrix.LINKS)]
     versions = sorted([*matrix.RELEASES, *between])
     lines = [

@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
-"""Make the cached virtual environments with official Flower releases, and print their paths.
+"""Creates the cached virtual environments with official Flower releases, and prints their paths.
 
-`provision.py [--usual | VERSION...]`, e.g. `provision.py 1.25 1.42`; 1.25 alone if nothing is named. The releases and
-their requirements are in versions.ini; `--usual` are all but those marked `between`. Needs only the python3 that runs
-it (3.10 or newer) and a package index. Knows nothing of the tests that use it.
-
-A stamp file is written last and names the requirements it stands for, so an interrupted or outdated environment is
-rebuilt instead of trusted. A lock lets several `make` commands run at once. With valid stamps this takes milliseconds.
-
-Exit codes: 0 ready, 75 the packages of some version cannot be had here (callers count that as a skip), 1 anything else.
+`provision.py [--usual | VERSION...]`, for example `provision.py 1.25 1.42`; the default is 1.25. versions.ini lists the
+releases and their requirements; `--usual` are all but those marked `between`. Requires only python3 (3.10 or newer) and
+a package index. Knows nothing of the tests. A stamp file is written last and contains the requirements, so an
+incomplete or outdated environment is rebuilt. A lock allows several `make` commands at once. With valid stamps this
+takes milliseconds. Exit codes: 0 ready, 75 the packages of some version are not available (callers count that as a
+skip), 1 any other failure.
 """
 
 import configparser
@@ -35,20 +33,20 @@ class CannotBeHad(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """One official release and what its environment holds beside it."""
+    """An official release, and the additional packages of its environment."""
 
     version: str
     flwr: str
     requirements: tuple[str, ...]
-    # Packages whose version Flower's own metadata prescribes and we do not heed.
+    # Packages whose version differs from the requirement in Flower's metadata.
     relaxed: tuple[str, ...]
-    # One of those between others, that is not tried every time.
+    # Whether it is a release in between, which is tested on request only.
     between: bool
 
     @property
     def stamp(self) -> str:
-        told = "\n".join([self.flwr, *self.requirements, "relaxed:", *self.relaxed])
-        return hashlib.sha256(told.encode()).hexdigest()
+        text = "\n".join([self.flwr, *self.requirements, "relaxed:", *self.relaxed])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def directory(self) -> Path:
@@ -65,12 +63,12 @@ class Release:
 
 
 def cache_dir() -> Path:
-    """Where everything the tests keep between invocations lives."""
+    """The directory of everything that tests keep between invocations."""
     return Path(os.environ.get("TRELLIS_TEST_CACHE") or Path.home() / ".cache" / "trellis-test")
 
 
 def releases() -> dict[str, Release]:
-    """All known releases by their minor version, oldest first."""
+    """All known releases by minor version, oldest first."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(VERSIONS.read_text())
     return {version: _release(version, parser[version]) for version in parser.sections()}
@@ -116,16 +114,16 @@ def pip_install(release: Release, *arguments: str) -> None:
     except subprocess.TimeoutExpired as late:
         raise CannotBeHad(f"pip did not finish within {PIP_TIMEOUT_S} s") from late
     if done.returncode != 0:
-        raise CannotBeHad(f"pip ended with {done.returncode}; its messages are above")
+        raise CannotBeHad(f"pip exited with {done.returncode}; its messages are above")
 
 
 def own_requirements(release: Release) -> list[str]:
-    """What the installed Flower asks for by its own metadata, without the prescribed versions of relaxed packages."""
+    """The requirements in the metadata of the installed Flower, without those of relaxed packages."""
     ask = "import importlib.metadata as m; print(*m.requires('flwr'), sep='\\n')"
     python = str(release.directory / "bin" / "python")
-    told = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.splitlines()
-    # Extras are optional and not wanted here.
-    wanted = [requirement for requirement in told if "extra ==" not in requirement]
+    requirements = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.splitlines()
+    # Extras are optional and ignored.
+    wanted = [requirement for requirement in requirements if "extra ==" not in requirement]
     return [next((name for name in release.relaxed if _names(wish, name)), wish) for wish in wanted]
 
 
@@ -134,7 +132,7 @@ def _names(requirement: str, package: str) -> bool:
 
 
 def provision(version: str = DEFAULT_VERSION) -> Path:
-    """The ready environment's directory, built now if need be."""
+    """The directory of the environment, which is created if necessary."""
     release = releases()[version]
     if release.is_ready:
         return release.directory
@@ -149,15 +147,15 @@ def main(arguments: list[str]) -> int:
     usual = [version for version, release in known.items() if not release.between]
     versions = usual if arguments == ["--usual"] else arguments or [DEFAULT_VERSION]
     if unknown := [version for version in versions if version not in known]:
-        told = f"{VERSIONS.name} does not have {', '.join(unknown)}; it has {', '.join(known)}"
-        print(f"provision: {told}", file=sys.stderr)
+        error = f"{VERSIONS.name} does not have {', '.join(unknown)}; it has {', '.join(known)}"
+        print(f"provision: {error}", file=sys.stderr)
         return 1
     result = 0
     for version in versions:
         try:
             print(provision(version), flush=True)
         except CannotBeHad as why:
-            print(f"provision: official Flower {version} cannot be had here: {why}", file=sys.stderr)
+            print(f"provision: official Flower {version} is not available here: {why}", file=sys.stderr)
             result = CANNOT_BE_HAD
     return result
 

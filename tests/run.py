@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Run the pytest suites inside the environment of Flower 1.25: `tests/run.py [--optional] [pytest arguments]`.
+"""Runs the pytest suites in the environment of Flower 1.25: `tests/run.py [--optional] [pytest arguments]`.
 
-Tests that need other releases find them by themselves, and are skipped one by one where one cannot be had.
-
-Where the official packages cannot be had, nothing is run and that is said and counted as one skip; the exit code is
-then 1, or 0 with --optional (for `make test`, whose other parts do not need them).
+Tests that need other releases find them themselves, and are skipped one by one if a release is not available. If the
+official packages are not available, nothing runs, which counts as one skip; the exit code is then 1, or 0 with
+--optional (for `make test`, whose other parts do not need them).
 """
 
 import os
@@ -22,7 +21,7 @@ def main(arguments: list[str]) -> int:
     try:
         environment = provision()
     except CannotBeHad as why:
-        print(f"SKIP: official Flower {DEFAULT_VERSION} cannot be had here: {why}")
+        print(f"SKIP: official Flower {DEFAULT_VERSION} is not available here: {why}")
         print("==== 0 passed, 0 failed, 1 skipped (the whole suite against official Flower) ====")
         return 0 if optional else 1
     if binary := os.environ.get("TRELLIS_BIN"):

@@ -19,9 +19,11 @@ WALLS = {
     "axum": {"operator", "server"},
     "landlock": {"sandbox"},
     "quick-xml": {"fake-one", "one"},
+    "ratatui": {"top"},
     "rcgen": {"pki", "testing"},
     "rusqlite": {"node", "registry", "store-sqlite"},
     "seccompiler": {"sandbox"},
+    "tracing-subscriber": {"fake-kubelet", "fake-one", "logging"},
     "yaml-rust2": {"spec"},
 }
 # Crates of ours that know each other by a port or a contract only, although the layers would allow more.

@@ -63,4 +63,4 @@ def test_no_page_of_elsewhere_can_call(workspace):
     accounts = [account["name"] for account in Api(trusting).call("list-accounts")["accounts"]]
     assert "intruder" not in accounts, outcome
     assert outcome["own_page"] == 200, outcome
-    assert "No login with this code waits" in outcome["login"], "its own form passes, and the token is good"
+    assert "No pending login has this code" in outcome["login"], "its own form passes, and the token is good"

@@ -195,7 +195,7 @@ def test_variables_are_those_that_are_listed(scene):
 
 
 def test_other_processes_are_closed(scene):
-    limits = scene.node.status().told["sandbox"]["limits"]
+    limits = scene.node.status().content["sandbox"]["limits"]
     signals_are_restricted = not any("signals" in limit for limit in limits)
     scene.refused([act for act in processes(scene) if signals_are_restricted or not act.startswith("signal")])
 
@@ -220,7 +220,7 @@ def test_a_client_app_without_network_reaches_nobody_and_a_server_app_does(scene
 
 
 def test_the_level_is_told(scene):
-    told = scene.node.status().told["sandbox"]
+    told = scene.node.status().content["sandbox"]
     assert (told["mode"], told["level"], told["network"]) == ("required", "full", "none")
     assert told["separate_user"] == (scene.identity == ROOT_WITH_APP_USERS)
     assert scene.node.metrics()['trellis_node_sandbox{level="full"}'] == 1

@@ -176,4 +176,4 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_an_app_does_the_same_in_the_sandbox(stage, name):
     assert stage.run(name, REQUIRED) == stage.run(name, OFF)
     node = stage.federation(REQUIRED, CASES[name].nodes).nodes[0]
-    assert node.status().told["sandbox"]["level"] == "full"
+    assert node.status().content["sandbox"]["level"] == "full"

@@ -14,6 +14,8 @@ ELSEWHERE = {
     "make test": "is the suite that this is part of",
     "make release": "builds a release",
     "pip install flwr": "needs a package index; the suites provide flwr",
+    "pip install tensorboard && tensorboard --logdir runs": "needs a package index; tests/tracking provides tensorboard",
+    "trellis run --mlflow http://127.0.0.1:5000 --mlflow-experiment digits": "an MLflow server, as tests/tracking has one",
     # Clouds.
     "trellis image build superlink && trellis image build supernode --framework sklearn": "needs the images of a distribution",
     "trellis plan -f federation.yaml --templates": "the document names OpenNebula clouds",

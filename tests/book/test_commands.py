@@ -13,7 +13,7 @@ from book.commands import ELSEWHERE, STANDING_FOR, STAYING, Command, blocks, com
 from harness.release import flower
 from harness.workspace import REPOSITORY, TESTS, trellis_binary
 
-NAMES = ["README.md", *(f"docs/{name}.md" for name in "quick-start local training models operations accounts pki".split())]
+NAMES = ["README.md", *(f"docs/{name}.md" for name in "quick-start local training models tracking operations accounts pki".split())]
 PAGES = [REPOSITORY / name for name in NAMES]
 APP = TESTS / "apps" / "numpy_fedavg"
 NEWEST = "1.42"

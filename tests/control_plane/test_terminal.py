@@ -88,4 +88,4 @@ def test_doctor_fails_where_there_is_a_problem(platform, tmp_path):
     env = platform.env(FLWR_HOME=str(broken))
     done = subprocess.run(platform.argv("doctor"), env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert "flwr refuses to work with it" in done.stdout
+    assert "flwr does not start with it" in done.stdout

@@ -1,1 +1,3 @@
-"""Drives real Flower and Trellis processes for the tests: start, watch, break, stop. Holds no assertions of its own."""
+"""Drives real Flower and Trellis processes for the tests: starts, watches, breaks and stops them. Makes no assertions
+about them.
+"""

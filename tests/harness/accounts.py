@@ -1,6 +1,5 @@
-"""Accounts of a SuperLink: made over its own API, and used by people at their desks with the official `flwr`.
-
-Knows how to log in; what an account may do is for the tests.
+"""Accounts of a SuperLink: created through its API, and used with the official `flwr`. Knows how to log in; tests check the
+permissions of accounts.
 """
 
 import html
@@ -51,21 +50,21 @@ class Api:
         return json.loads(_open(self.superlink, f"v1/trellis/{rpc}", body, headers))
 
     def new_account(self, name: str, role: str) -> str:
-        """Its first token."""
+        """Creates an account; returns its first token."""
         return self.call("create-account", name=name, role=role)["token"]
 
     def audit(self) -> list[dict]:
-        """Newest entries, as they are."""
+        """The newest entries, unchanged."""
         return self.call("list-audit")["entries"]
 
 
 def administrator(superlink: Superlink) -> Api:
-    """The account that a SuperLink makes at its first start; who reads its state directory has the token."""
+    """The account that a SuperLink creates at its first start. Its token is in the state directory."""
     return Api(superlink, (superlink.state_dir / "admin.token").read_text().strip())
 
 
 class AccountControl(Control):
-    """The Control API for an account, by its token alone."""
+    """The Control API with the token of an account."""
 
     def __init__(self, api: Api):
         super().__init__(api.superlink.control_address, api.superlink.options.tls)
@@ -79,36 +78,36 @@ class AccountControl(Control):
 
 
 class Person:
-    """Somebody with an account, and with a desk of their own where `flwr` of some release is installed."""
+    """A user with an account and their own installation of `flwr`."""
 
     def __init__(self, workspace: Workspace, superlink: Superlink, name: str, version: str, app: Path, token: str = ""):
         self.name = name
         self._superlink, self._token = superlink, token
         self._desk = Place.within(workspace, f"desk-{name}-{version}")
-        # Where the command line reads the app's own settings, these say that it has to log in.
-        told = not flower(version).cli_reads_home
-        self.cli = FlwrCli(self._desk, self._desk.copy_app(app), superlink, account_auth=told, version=version)
+        # If the command line reads the settings of the app, these tell it to log in.
+        reads_pyproject = not flower(version).cli_reads_home
+        self.cli = FlwrCli(self._desk, self._desk.copy_app(app), superlink, account_auth=reads_pyproject, version=version)
 
     def begin_login(self) -> "Login":
-        """`flwr login`, which waits for the browser."""
+        """Starts `flwr login`, which waits for the browser."""
         release = self.cli.release
-        # Newer ones open a browser themselves: one that does nothing.
+        # Newer releases open a browser themselves; this one does nothing.
         env = self._desk.env(release, f"cli-{release.version}", BROWSER="true")
         argv = [release.command("flwr"), "login", *self.cli.here]
         return Login(self._superlink, self._token, self._desk.start("login", argv, env, self.cli.app))
 
     def ask(self, *words: str) -> Answer:
-        """`flwr WORDS` for this SuperLink."""
+        """Runs `flwr WORDS` for this SuperLink."""
         return self.cli.run_command(*words, *self.cli.here)
 
     def credentials(self) -> str:
-        """What the command line keeps of its login."""
+        """The credentials that the command line has stored."""
         kept = [*self._desk.root.rglob("credentials.yaml"), *self._desk.root.rglob(".credentials/*.json")]
         return "\n".join(path.read_text() for path in kept)
 
 
 class Login:
-    """A login under way, and the browser in which it is approved."""
+    """A login in progress, and the browser that approves it."""
 
     def __init__(self, superlink: Superlink, token: str, process: Process):
         self.process = process
@@ -120,7 +119,7 @@ class Login:
         return self._url.netloc
 
     def approve(self, token: str | None = None) -> str:
-        """Open the page, fill in the token and press the button; what is then to be read."""
+        """Opens the page, enters the token and presses the button; returns the text of the resulting page."""
         page = _open(self._superlink, f"{self._url.path}?{self._url.query}")
         code = re.search(r'name=code value="([^"]*)"', page)
         target = re.search(r"<form method=post action=(\S+?)>", page)
@@ -129,13 +128,13 @@ class Login:
         return _open(self._superlink, target.group(1), urllib.parse.urlencode(form).encode(), {})
 
     def finish(self) -> str:
-        """What the command line said in the end."""
+        """Waits for the command line; returns its output."""
         assert self.process.wait_exit(LOGIN_LIMIT_S) == 0, self.process.output()
         return self.process.output()
 
 
 def log_in(*people: Person) -> None:
-    """All of them, at the same time."""
+    """Logs in all of them at the same time."""
     logins = [person.begin_login() for person in people]
     for login in logins:
         login.approve()

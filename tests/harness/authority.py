@@ -1,4 +1,4 @@
-"""Certificates by `trellis pki`: an authority, what it issues, and its replacement."""
+"""Certificates made by `trellis pki`: an authority, what it issues, and its rotation."""
 
 import subprocess
 from pathlib import Path
@@ -10,7 +10,7 @@ COMMAND_LIMIT_S = 30.0
 
 
 class Authority:
-    """A CA directory, made now."""
+    """A new CA directory."""
 
     def __init__(self, workspace: Workspace, name: str = "ca"):
         self._workspace = workspace
@@ -18,18 +18,18 @@ class Authority:
         self._pki("init")
 
     def issue(self, out: Path, *endpoints: str, renew: bool = False) -> TlsFiles:
-        """The files of a SuperLink, new ones, or with `renew` only what is due."""
+        """Issues new files for a SuperLink; with `renew` only those that are due."""
         words = [word for endpoint in endpoints for word in ("--endpoint", endpoint)]
         self._pki("issue", "--out", str(out), *words, *(["--renew"] if renew else []))
         return TlsFiles(out / "ca.crt", out / "server.pem", out / "server.key")
 
     def trust(self, out: Path) -> Path:
-        """The bundle for clients, as it is now."""
+        """Writes the current trust bundle for clients."""
         self._pki("trust", "--out", str(out))
         return out
 
     def rotate(self, step: str) -> None:
-        """`begin`, `switch` or `finish`."""
+        """Runs a step: `begin`, `switch` or `finish`."""
         self._pki("rotate", f"--{step}")
 
     def _pki(self, command: str, *words: str) -> None:

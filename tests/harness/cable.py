@@ -1,13 +1,13 @@
-"""The firewall of `firewall`, as a link that can be cut, mended and made slow. Both ends notice nothing but silence."""
+"""A link that can be cut, restored and slowed down, made of the firewall in `firewall`. Both ends only see silence."""
 
 from pathlib import Path
 
 from harness.firewall import Firewall
 from harness.workspace import Workspace
 
-# Nothing here is about connections that are forgotten.
+# Tests with this link are not about connection timeouts of the firewall.
 REMEMBERED_S = 24 * 3600
-# Looked at before the firewall's own rules.
+# Evaluated before the firewall's own rules.
 SWITCH = """
 table inet cable {
   chain forward {
@@ -18,28 +18,28 @@ table inet cable {
 
 
 class Cable(Firewall):
-    """Between an inner side, which opens connections, and an outer one."""
+    """A link between an inner side, which opens connections, and an outer side."""
 
     def __init__(self, workspace: Workspace):
         super().__init__(workspace, REMEMBERED_S)
-        self._nft("--file", "-", told=SWITCH)
+        self._nft("--file", "-", stdin=SWITCH)
 
     def cut(self) -> None:
-        """From now on packets are lost, both ways."""
+        """Drops all packets in both directions from now on."""
         self._nft("add", "rule", "inet", "cable", "forward", "drop")
 
     def mend(self) -> None:
         self._nft("flush", "chain", "inet", "cable", "forward")
 
     def slow_uplink(self, mbit_s: int) -> None:
-        """What the inner side sends waits its turn, instead of being lost."""
+        """Limits the rate of the inner side by queueing packets."""
         shape = ("tbf", "rate", f"{mbit_s}mbit", "burst", "64kb", "latency", "100ms")
         self.inner.run("tc", "qdisc", "replace", "dev", "eth0", "root", *shape)
 
     def uplink_bytes(self) -> int:
-        """What the inner side has sent since the beginning, as the other end of its first wire counts it."""
+        """The bytes that the inner side has sent, counted at the other end of its first link."""
         for line in Path(f"/proc/{self._router.pid}/net/dev").read_text().splitlines():
             interface, _, counters = line.partition(":")
             if interface.strip() == self.inner.name:
                 return int(counters.split()[0])
-        raise AssertionError("the firewall has no wire to the inner side")
+        raise AssertionError("the firewall has no interface to the inner side")

@@ -1,6 +1,5 @@
-"""A federation whose SuperLink is made to die, at named points or random moments, and is started again on its state.
-
-The SuperNodes (and the launcher, where there is one) are started once and never touched again.
+"""A federation whose SuperLink is killed, at crash points or at random moments, and restarted with its state. The SuperNodes
+(and the SuperExec, if there is one) are started once.
 """
 
 import random
@@ -13,16 +12,16 @@ from harness.flower_cli import CommandFailed
 from harness.process import Process, marked_commands
 from harness.waiting import wait_for
 
-# Large enough that the arrays are kept as files, while records and messages stay small: both ways of storing take part.
+# Large enough that arrays are stored as files, while records and messages are stored in rows.
 ARRAY_LENGTH = 16_384
 DEATH_LIMIT_S = 5.0
 RUN_LIMIT_S = 240.0
-# Long enough to reach every phase of a round, short enough that retrying clients never go to sleep for long.
+# Long enough to reach every phase of a round, short enough that the backoff of clients stays small.
 KILL_AFTER_S = (0.05, 3.0)
 DOWN_S = (0.0, 0.4)
 LEFT_BEHIND_LIMIT_S = 10.0
 
-# What a campaign can be led with, as a federation's shape: releases of nodes, command line and ServerApps.
+# The releases of nodes, command line and ServerApps in a campaign.
 FLEETS = {
     "grpc": {"fleet": ("1.25",), "cli": "1.25", "runtime": "1.25"},
     "http": {"fleet": ("1.42",), "cli": "1.42", "runtime": "1.42"},
@@ -31,7 +30,7 @@ FLEETS = {
 
 
 class Campaign:
-    """`story` is what happened, in order, for the message of a failure. `settings` are further ones of the runs."""
+    """`story` is the sequence of events, for the message of a failure. `settings` are additional run settings."""
 
     def __init__(self, federation: Federation, rounds: int, seed: int, **settings: object):
         self.federation = federation
@@ -45,13 +44,13 @@ class Campaign:
         self._began = time.monotonic()
 
     def begin(self, crash_at: str | None = None) -> None:
-        """Bring everything up, the SuperLink armed from its first instruction."""
+        """Starts the federation; the SuperLink is armed from its first instruction."""
         if not self._launch(crash_at):
-            self.revive()  # It died before it served.
+            self.revive()  # It crashed before it served.
         self.federation.start_nodes()
 
     def submit(self, name: str) -> int:
-        """Submit a run, through a SuperLink that may die while it takes it; never twice."""
+        """Submits a run exactly once, through a SuperLink that may crash meanwhile."""
         config = {
             "num_server_rounds": self.rounds,
             "array_length": ARRAY_LENGTH,
@@ -66,14 +65,14 @@ class Campaign:
             except CommandFailed:
                 self._superlink.process.wait_exit(DEATH_LIMIT_S)
                 self.revive()
-                # The answer was lost; the run may have been taken all the same.
+                # The answer was lost, but the run may exist.
                 run_id = next(iter(set(self._runs()) - self._submitted), None)
         self._submitted.add(run_id)
         self._tell(f"run {run_id} submitted")
         return run_id
 
     def pass_points(self, run_id: int, points: list[str]) -> list[str]:
-        """Let the armed SuperLink die, start it armed with the next point, and so on; the points that were reached."""
+        """Lets the armed SuperLink crash, restarts it armed with the next point, and so on; returns the reached points."""
         reached = []
         for position, point in enumerate(points):
             if self.wait_death_or_end(run_id) is not None:
@@ -84,18 +83,18 @@ class Campaign:
         return reached
 
     def kill_at_random(self, run_id: int, kills: int) -> int:
-        """kill -9 at random moments while the run goes on; how many were done."""
+        """Sends kill -9 at random moments of the run; returns the number of kills."""
         for done in range(kills):
             if self._finished_within(run_id, self._random.uniform(*KILL_AFTER_S)):
                 return done
             self._superlink.kill()
-            # Not waiting for anything: the length of the outage is part of the experiment.
+            # A random outage, not a wait for an event.
             time.sleep(self._random.uniform(*DOWN_S))
             self.revive()
         return kills
 
     def wait_death_or_end(self, run_id: int) -> RunState | None:
-        """None when the SuperLink died, the state when the run finished first."""
+        """Returns the state of a finished run, or None if the SuperLink died before."""
 
         def look() -> RunState | str | None:
             if not self._superlink.process.alive:
@@ -106,9 +105,9 @@ class Campaign:
         return None if seen == "dead" else seen
 
     def revive(self, crash_at: str | None = None) -> None:
-        """Start the SuperLink that was killed again, on the same state."""
+        """Restarts the killed SuperLink with its state."""
         process: Process = self._superlink.process
-        assert process.exit_code == -signal.SIGKILL, f"the SuperLink ended by itself with {process.exit_code}"
+        assert process.exit_code == -signal.SIGKILL, f"the SuperLink exited with {process.exit_code}"
         self.deaths += 1
         self._tell("SuperLink killed")
         self._launch(crash_at)
@@ -122,10 +121,10 @@ class Campaign:
         return self.federation.cli.log(run_id).stdout
 
     def left_behind(self) -> list[str]:
-        """Stop the SuperLink and name what finished runs should not have left: processes, objects, a doubtful state."""
+        """Stops the SuperLink; returns leftovers of finished runs: processes, objects, an inconsistent state."""
         left = self._serverapps_left()
         if code := self._superlink.stop():
-            left.append(f"the SuperLink ended with {code} when told to stop")
+            left.append(f"the SuperLink exited with {code} when it was stopped")
         check = self._superlink.check_state()
         if check.returncode != 0:
             left.append(f"--check-state ended with {check.returncode}: {check.stdout}{check.stderr}")

@@ -1,4 +1,4 @@
-"""A machine whose clock can be set, by Debian's libfaketime: what takes hours or days need not be waited for."""
+"""Simulates another time of day with Debian's libfaketime, so that tests need not wait for hours or days."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from harness.workspace import Workspace
 
 @dataclass
 class Clock(Workspace):
-    """A workspace whose processes see the time of day `ahead_s` later. How fast time passes is left alone."""
+    """A workspace whose processes see a clock that is `ahead_s` ahead. The speed of time is unchanged."""
 
     ahead_s: int = 0
 

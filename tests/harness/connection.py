@@ -1,6 +1,5 @@
-"""`trellis connect` for a `flwr` of some release, in a home and an app of their own."""
+"""`trellis connect` for a `flwr` of some release, in a home and an app of its own."""
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ FLWR_LIMIT_S = 180.0
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with a release of Flower on PATH, who works in an app and has never told `flwr` of any SuperLink."""
+    """A user with a release of Flower on PATH, who works in an app and has not configured any SuperLink."""
 
     workspace: Workspace
     release: Flower
@@ -47,14 +46,4 @@ class Person:
         return f"person-{self.release.version}"
 
     def _run(self, argv: list[str], limit_s: float = CONNECT_LIMIT_S) -> Answer:
-        done = subprocess.run(
-            argv,
-            cwd=self.app,
-            env=self.workspace.env(self.release, self._home),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            check=False,
-        )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return Answer.of(argv, self.app, self.workspace.env(self.release, self._home), limit_s)

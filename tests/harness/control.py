@@ -1,4 +1,4 @@
-"""A client of the Control API for waiting on states: has the reasons that `flwr ls` does not print, and is quick."""
+"""A client of the Control API for waiting: it is fast, and it returns reasons, which `flwr ls` does not print."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ LOG_LIMIT_S = 1.0
 
 @dataclass(frozen=True)
 class RunState:
-    """Status in the form `flwr ls` shows it (`finished:completed`), and the reason."""
+    """The status in the form of `flwr ls` (`finished:completed`), and the reason."""
 
     run_id: int
     status: str
@@ -27,7 +27,7 @@ class RunState:
 
 
 class Control:
-    """Calls are made on a fresh channel each, so that a restarted SuperLink is seen at once."""
+    """Each call uses a new channel, so that a restarted SuperLink is noticed at once."""
 
     def __init__(self, address: str, tls: TlsFiles | None):
         self._address = address
@@ -41,7 +41,7 @@ class Control:
         return self.runs()[run_id]
 
     def nodes(self) -> dict[int, str]:
-        """Node id to status, of every node that is not unregistered."""
+        """The status of each registered node by id."""
         answer = self._call("ListNodes", ListNodesRequest())
         return {node.node_id: node.status for node in answer.nodes_info}
 
@@ -53,7 +53,7 @@ class Control:
         return [run.run_id for run in answer.federation.runs]
 
     def logged(self, run_id: int) -> str:
-        """What the log of a run has by now; of one that still runs, without its end."""
+        """The current log of a run. The stream of an active run is cut off."""
         text = ""
         with self._channel() as channel:
             try:
@@ -72,7 +72,7 @@ class Control:
         return wait_for(f"{count} nodes online", tolerant(look), limit_s)
 
     def wait_finished(self, run_id: int, limit_s: float) -> RunState:
-        """Wait through outages of the SuperLink, too."""
+        """Waits for the end of a run, also through outages of the SuperLink."""
 
         def look() -> RunState | None:
             state = self.run(run_id)
@@ -98,7 +98,7 @@ class Control:
 
 
 def tolerant(probe):
-    """A probe that takes a SuperLink which is down or slow for 'not yet'."""
+    """Wraps a probe: an unavailable or slow SuperLink counts as 'not yet'."""
 
     def look():
         try:

@@ -15,21 +15,21 @@ VALID_FOR = datetime.timedelta(days=2)
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files: the authority that clients trust, and the server's certificate and key."""
+    """PEM files: the authority that clients trust, and the certificate and key of the server."""
 
     ca: Path
     cert: Path
     key: Path
 
     def server_flags(self) -> list[str]:
-        """As official servers and ours take them."""
+        """The flags of official servers and of ours."""
         files = {"--ssl-certfile": self.cert, "--ssl-keyfile": self.key, "--ssl-ca-certfile": self.ca}
         return [word for flag, path in files.items() for word in (flag, str(path))]
 
 
 @dataclass(frozen=True)
 class NodeKey:
-    """An EC key pair in OpenSSH format, as `flower-supernode` and `flwr supernode register` take it."""
+    """An EC key pair in OpenSSH format, as `flower-supernode` and `flwr supernode register` expect it."""
 
     private: Path
     public: Path

@@ -1,6 +1,4 @@
 """Debian packages unpacked into the test cache: nothing is installed on the machine.
-
-Knows packages by their names only; what is in them is for those who ask.
 """
 
 import os
@@ -18,7 +16,7 @@ STAMP = ".trellis-stamp"
 
 @dataclass(frozen=True)
 class Unpacked:
-    """The files of some packages, below a directory as they would be below `/`."""
+    """The files of some packages in a directory that replaces `/`."""
 
     root: Path
 
@@ -26,21 +24,21 @@ class Unpacked:
         return str(self.root / path)
 
     def library(self, name: str) -> str:
-        """A file in the library directory of this machine's architecture."""
+        """A file in the library directory of this architecture."""
         found = list(self.root.glob(f"usr/lib/*/{name}"))
         if len(found) != 1:
-            raise CannotBeHad(f"the packages have {len(found)} files {name}")
+            raise CannotBeHad(f"the packages have {len(found)} files named {name}")
         return str(found[0])
 
     @property
     def env(self) -> dict[str, str]:
-        """What a program of these packages needs to find its libraries."""
+        """The environment for programs of these packages to find their libraries."""
         places = sorted({str(path.parent) for path in self.root.glob("usr/lib/*/*.so*")})
         return os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(places)}
 
 
 def unpacked(*packages: str) -> Unpacked:
-    """These packages, fetched now if need be; kept under the name of the first."""
+    """Unpacks these packages, downloading them if necessary; the directory has the name of the first one."""
     place, stamp = cache_dir() / "debian" / packages[0], " ".join(packages)
     with locked(cache_dir() / f"debian-{packages[0]}.lock"):
         if not (place / STAMP).is_file() or (place / STAMP).read_text() != stamp:
@@ -52,7 +50,7 @@ def unpacked(*packages: str) -> Unpacked:
 def _unpack(place: Path, packages: tuple[str, ...]) -> None:
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise CannotBeHad(f"{tool} is not there: this is no Debian")
+            raise CannotBeHad(f"{tool} is missing: this is not Debian")
     with tempfile.TemporaryDirectory() as scratch:
         directory, draft = Path(scratch), Path(scratch) / "unpacked"
         for package in _download(directory, packages):
@@ -63,7 +61,7 @@ def _unpack(place: Path, packages: tuple[str, ...]) -> None:
 
 
 def _download(directory: Path, packages: tuple[str, ...]) -> list[Path]:
-    """With the package lists of the machine if it has any, else with lists of our own."""
+    """Uses the package lists of the machine if there are any, otherwise downloads its own."""
     try:
         _run(["apt-get", "--quiet", "download", *packages], directory)
     except CannotBeHad:
@@ -75,7 +73,7 @@ def _download(directory: Path, packages: tuple[str, ...]) -> list[Path]:
         _run([*private, "download", *packages], directory)
     found = sorted(directory.glob("*.deb"))
     if len(found) != len(packages):
-        raise CannotBeHad(f"apt-get left {len(found)} packages where {len(packages)} were asked for")
+        raise CannotBeHad(f"apt-get downloaded {len(found)} packages instead of {len(packages)}")
     return found
 
 
@@ -88,5 +86,5 @@ def _run(argv: list[str], directory: Path) -> None:
     except subprocess.TimeoutExpired as late:
         raise CannotBeHad(f"{argv[0]} did not finish within {APT_LIMIT_S} s") from late
     if done.returncode != 0:
-        told = done.stderr.strip().splitlines()
-        raise CannotBeHad(f"{argv[0]} {argv[-1]}: {told[-1] if told else done.returncode}")
+        output = done.stderr.strip().splitlines()
+        raise CannotBeHad(f"{argv[0]} {argv[-1]}: {output[-1] if output else done.returncode}")

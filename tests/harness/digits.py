@@ -1,4 +1,4 @@
-"""A federation that learns digits, natively or with Flower's own strategies, from one and the same beginning."""
+"""A federation that learns digits, natively or with Flower's own strategies, from the same initial model."""
 
 import shutil
 import sys
@@ -11,20 +11,20 @@ from harness.federation import APPS, Federation
 from harness.trellis_run import TrellisRun, saved_arrays
 from harness.workspace import REPOSITORY
 
-DATA = REPOSITORY / "crates" / "native" / "data" / "digits.bin"
+DATA = REPOSITORY / "crates" / "training" / "native" / "data" / "digits.bin"
 SEED = 7
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A native run that is completed."""
+    """A completed native run."""
 
     run_id: int
     reports: list[dict]
     checkpoint: Path
 
     def curve(self, metric: str = "eval_acc") -> list[float]:
-        """The aggregated metric, round by round."""
+        """The aggregated metric of each round."""
         return [report["evaluate"]["metrics"][metric] for report in self.reports if report["kind"] == "round"]
 
     def weights(self) -> dict[str, np.ndarray]:
@@ -41,7 +41,7 @@ class Digits:
         self.federation = federation
 
     def train(self, *flags: str, rounds: int, **more: object) -> Trained:
-        """A native run, to its end."""
+        """Executes a native run."""
         run = self.begin(*flags, rounds=rounds, **more)
         ended = run.wait_ended()
         return Trained(int(ended["run_id"]), run.events("report"), Path(ended["model"]))
@@ -61,7 +61,7 @@ class Digits:
         return TrellisRun(fed.workspace, fed.cli.app, *flags, superlink=fed.superlink, release=fed.cli.release)
 
     def train_in_python(self, rounds: int, **more: object) -> tuple[list[dict], dict[str, np.ndarray]]:
-        """What Flower's own strategy makes of it: the curve, and the last model."""
+        """Trains with Flower's own strategy: returns the curve and the final model."""
         fed = self.federation
         run_id = fed.cli.submit(result_path=fed.result_path(), **self._settings(rounds, **more))
         state = fed.wait_finished(run_id)

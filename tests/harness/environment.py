@@ -1,4 +1,4 @@
-"""Python packages that judge us, each set in an environment of its own in the test cache."""
+"""Python packages for checks, each in its own environment in the test cache."""
 
 import hashlib
 import subprocess
@@ -13,7 +13,7 @@ PIP_TIMEOUT_S = 300
 
 
 def environment(name: str, *packages: str) -> Path:
-    """The directory of programs of an environment with these packages, built now if need be."""
+    """The directory of programs of an environment with these packages; created if necessary."""
     directory = cache_dir() / name
     stamp = hashlib.sha256("\n".join(packages).encode()).hexdigest()
     ready = directory / STAMP

@@ -1,6 +1,5 @@
-"""What an all-official federation makes of an app: the yardstick, measured once and kept in the test cache.
-
-The key covers the app's sources, the settings and the Flower version, so a changed app is measured anew.
+"""The results of an app in an all-official federation, measured once and cached. The key covers the app's sources, the settings
+and the Flower version.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ TRIES = 3
 
 
 def official_digest(recompute: bool = False, **run_config: object) -> str:
-    """SHA-256 of numpy_fedavg's final weights."""
+    """The SHA-256 of numpy_fedavg's final weights."""
 
     def measure() -> dict:
         with _official(nodes=int(run_config.get("nodes", Shape.nodes))) as federation:
@@ -35,12 +34,12 @@ def official_digest(recompute: bool = False, **run_config: object) -> str:
 
 
 def official_outcomes(script: str, version: str, recompute: bool = False) -> list[str]:
-    """What came of each act of a script with a SuperNode of some release."""
+    """The outcome of each act of a script with a SuperNode of some release."""
 
     def measure() -> dict:
         everything = {"fleet": (version,), "cli": version, "runtime": version, "official": version}
         with _official(app="acts", nodes=1, **everything) as federation:
-            return {"script": script, "outcomes": [told.outcome for told in play(federation, script)]}
+            return {"script": script, "outcomes": [act.outcome for act in play(federation, script)]}
 
     return _kept("acts", f"{releases()[version].flwr} {script}", measure, recompute)["outcomes"]
 
@@ -67,12 +66,12 @@ def _kept(app: str, settings: str, measure: Callable[[], dict], recompute: bool)
 
 
 def _measured(measure: Callable[[], dict]) -> dict:
-    """Official federations hang now and then, all by themselves: that is not what is to be found out here."""
+    """Retries: official federations hang now and then, which is not what the tests are about."""
     for _ in range(TRIES - 1):
         try:
             return measure()
         except NotInTime as late:
-            print(f"an official federation hung, and is measured again: {late}", file=sys.stderr)
+            print(f"an official federation hung; measuring again: {late}", file=sys.stderr)
     return measure()
 
 

@@ -1,4 +1,4 @@
-"""A whole federation for one test: SuperLink, SuperNodes, launcher where needed, and the command line."""
+"""A whole federation for one test: SuperLink, SuperNodes, a SuperExec if needed, and the command line."""
 
 import json
 from dataclasses import dataclass, field
@@ -27,10 +27,10 @@ __all__ = ["OFFICIAL", "PLAIN", "PROCESS", "SUBPROCESS", "TLS", "TLS_AUTH", "TRE
 
 @dataclass(frozen=True)
 class Shape:
-    """Which kind of federation a test wants.
+    """The kind of federation that a test needs.
 
-    Releases by their minor version: of the nodes (in turn; a node of ours by what it is told), of the command line, of
-    what runs ServerApps, and of the SuperLink where it is an official one.
+    Releases are given by minor version: of the nodes (in turn; for a node of ours its options), of the command line, of
+    ServerApps, and of an official SuperLink.
     """
 
     kind: str = TRELLIS
@@ -38,13 +38,13 @@ class Shape:
     security: str = PLAIN
     nodes: int = 2
     app: str = "numpy_fedavg"
-    # Which of the faulty app's ServerApps, by its module.
+    # The ServerApp of the faulty app, by its module.
     serverapp: str = ""
     fleet: tuple[str | OwnNode, ...] = (DEFAULT,)
     cli: str = DEFAULT
     runtime: str = DEFAULT
     official: str = DEFAULT
-    # Further flags of the SuperLink.
+    # Additional flags of the SuperLink.
     link_flags: tuple[str, ...] = ()
 
     def node_kind(self, partition: int) -> str | OwnNode:
@@ -52,14 +52,14 @@ class Shape:
 
     @property
     def releases(self) -> set[str]:
-        """All that take part."""
+        """All releases that take part."""
         nodes = {kind.python if isinstance(kind, OwnNode) else kind for kind in self.fleet}
         return nodes | {self.cli, self.runtime, self.official}
 
 
 @dataclass
 class Federation:
-    """Processes of one federation; `start` brings all of it up, the parts can be moved one by one."""
+    """The processes of one federation; `start` starts all of them, or each can be controlled separately."""
 
     workspace: Workspace
     shape: Shape
@@ -79,7 +79,7 @@ class Federation:
         self.cli = self.cli_of(self.shape.cli)
 
     def cli_of(self, version: str) -> FlwrCli:
-        """The command line of some release, with a copy of the app of its own."""
+        """The command line of some release, with its own copy of the app."""
         if version not in self._command_lines:
             self._command_lines[version] = self._make_cli(version)
         return self._command_lines[version]
@@ -98,7 +98,7 @@ class Federation:
         return self
 
     def start_nodes(self) -> None:
-        """SuperNodes, registered first where that is demanded, and the launcher if the SuperLink has none."""
+        """Starts SuperNodes, after registering them if required, and a SuperExec if the SuperLink does not start apps."""
         if self.shape.isolation == PROCESS:
             self.superexec = start_superexec(self.workspace, self.superlink)
         for partition in range(self.shape.nodes):
@@ -116,7 +116,7 @@ class Federation:
         return json.loads(self.result_path(name).read_text())
 
     def journal(self, name: str = "result") -> RoundJournal:
-        """Of a run that was told to keep one there."""
+        """The journal of a run that was configured to write one there."""
         return RoundJournal(self.result_path(name).with_suffix(".journal"))
 
     def node_pids(self) -> list[int]:
@@ -126,7 +126,7 @@ class Federation:
         return [node.name for node in self.nodes if not node.process.alive]
 
     def wait_finished(self, run_id: int, limit_s: float = RUN_LIMIT_S) -> RunState:
-        """Wait for a run's end, but not for one that cannot come because a part has died."""
+        """Waits for the end of a run; fails at once if a process has died."""
 
         def look() -> RunState | None:
             assert self.superlink.process.alive, f"the SuperLink died with {self.superlink.process.exit_code}"

@@ -1,9 +1,9 @@
-"""Three machines in a row, of which the middle one is a strict stateful firewall. Knows nothing of Flower.
+"""Three machines in a row; the middle one is a strict stateful firewall. Knows nothing of Flower.
 
     inner (10.91.1.2)  -  firewall  -  outer (10.91.2.2)
 
-The inner side may open TCP connections to the outer one. A connection that nobody uses for `idle_s` is forgotten, and
-packets of a connection that is not known are dropped without a word, so both ends go on believing in it.
+The inner side may open TCP connections to the outer one. The firewall forgets a connection that is idle for `idle_s` and drops
+packets of unknown connections silently, so both ends consider it open.
 """
 
 import shutil
@@ -27,7 +27,7 @@ table inet firewall {
 
 
 class Firewall:
-    """The three namespaces, joined."""
+    """The three connected namespaces."""
 
     def __init__(self, workspace: Workspace, idle_s: int):
         self.inner = Namespace(workspace, "inner")
@@ -36,14 +36,14 @@ class Firewall:
         self.outer_host = f"{OUTER}.2"
         for side, network in ((self.inner, INNER), (self.outer, OUTER)):
             self._join(side, network)
-        # Without `tcp_loose` a forgotten connection is not taken up again by a packet from its middle.
+        # Without `tcp_loose`, a packet of a forgotten connection does not make the firewall track it again.
         settings = {
             "net.ipv4.ip_forward": 1,
             "net.netfilter.nf_conntrack_tcp_timeout_established": idle_s,
             "net.netfilter.nf_conntrack_tcp_loose": 0,
         }
         self._router.run("sysctl", "--quiet", "-w", *(f"{name}={value}" for name, value in settings.items()))
-        self._nft("--file", "-", told=RULES)
+        self._nft("--file", "-", stdin=RULES)
 
     def _join(self, side: Namespace, network: str) -> None:
         near, far = self._router, side
@@ -53,16 +53,16 @@ class Firewall:
             end.run("ip", "link", "set", interface, "up")
         far.run("ip", "route", "add", "default", "via", f"{network}.1")
 
-    def _nft(self, *words: str, told: str | None = None) -> str:
+    def _nft(self, *words: str, stdin: str | None = None) -> str:
         if found := shutil.which("nft", path="/usr/sbin:/usr/bin:/sbin:/bin"):
-            return self._router.run(found, *words, told=told)
+            return self._router.run(found, *words, stdin=stdin)
         packages = unpacked(*NFTABLES)
-        return self._router.run(packages.program("usr/sbin/nft"), *words, told=told, env=packages.env)
+        return self._router.run(packages.program("usr/sbin/nft"), *words, stdin=stdin, env=packages.env)
 
     def rules(self) -> str:
-        """As they are in force, with the count of what was dropped."""
+        """The active rules, with the count of dropped packets."""
         return self._nft("list", "ruleset")
 
     def knows(self, own_port: int) -> bool:
-        """Whether a connection from this port of the inner side is among those it remembers."""
+        """Whether the firewall tracks a connection from this port of the inner side."""
         return f" sport={own_port} " in self._router.run("cat", "/proc/net/nf_conntrack")

@@ -1,4 +1,4 @@
-"""A SuperNode without processes: the test calls the Fleet API in its place, with the client code of Flower 1.25."""
+"""A SuperNode without processes: the test calls the Fleet API with the client code of Flower 1.25."""
 
 import time
 
@@ -13,7 +13,7 @@ from flwr.proto import fleet_pb2, message_pb2, node_pb2
 from flwr.proto.fleet_pb2_grpc import FleetStub
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
-# The longest that is legal: a node of a test sends no heartbeats.
+# The maximum: this node sends no heartbeats.
 HEARTBEAT_INTERVAL_S = 1800.0
 POLL_S = 0.02
 ANSWER_LIMIT_S = 15.0
@@ -21,7 +21,7 @@ FAILURE = "fail"
 
 
 class FleetNode:
-    """A node that is online from the start, and does nothing unless told to."""
+    """A node that is online from the start and does nothing by itself."""
 
     def __init__(self, address: str):
         keys = generate_key_pairs()
@@ -40,7 +40,7 @@ class FleetNode:
         self._stub.UnregisterNode(fleet_pb2.UnregisterNodeFleetRequest(node_id=self.id))
 
     def answer(self, count: int) -> None:
-        """Take so many messages and send each back; one with the text `fail` is answered with an error."""
+        """Pulls `count` messages and echoes them; a message with the text `fail` is answered with an error."""
         deadline = time.monotonic() + ANSWER_LIMIT_S
         while count:
             pulled = self._stub.PullMessages(fleet_pb2.PullMessagesRequest(node=self._node))
@@ -48,17 +48,17 @@ class FleetNode:
                 self._send(self._take(tree, pulled.messages_list[0].metadata.run_id))
                 count -= 1
             if not pulled.messages_list:
-                assert time.monotonic() < deadline, f"{count} messages did not come"
+                assert time.monotonic() < deadline, f"{count} messages did not arrive"
                 time.sleep(POLL_S)
 
     def _take(self, tree: message_pb2.ObjectTree, run: int) -> Message:
         contents = {}
         for part in iterate_object_tree(tree):
             request = message_pb2.PullObjectRequest(node=self._node, run_id=run, object_id=part.object_id)
-            # An official SuperLink hands out a message before all its objects are here.
+            # An official SuperLink delivers a message before all its objects have arrived.
             deadline = time.monotonic() + ANSWER_LIMIT_S
             while not (pulled := self._stub.PullObject(request)).object_available:
-                assert time.monotonic() < deadline, f"the object {part.object_id} did not come: {pulled}"
+                assert time.monotonic() < deadline, f"the object {part.object_id} did not arrive: {pulled}"
                 time.sleep(POLL_S)
             contents[part.object_id] = pulled.object_content
         confirm = message_pb2.ConfirmMessageReceivedRequest(
@@ -71,7 +71,7 @@ class FleetNode:
 
     def _send(self, asked: Message) -> None:
         fails = "config" in asked.content and asked.content["config"].get("text") == FAILURE
-        reply = Message(Error(2, "as told"), reply_to=asked) if fails else Message(asked.content, reply_to=asked)
+        reply = Message(Error(2, "as requested"), reply_to=asked) if fails else Message(asked.content, reply_to=asked)
         reply.metadata.__dict__["_message_id"] = reply.object_id
         run = reply.metadata.run_id
         sent = remove_content_from_message(reply) if reply.has_content() else reply

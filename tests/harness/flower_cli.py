@@ -1,4 +1,4 @@
-"""The official `flwr` command of any release, told where the SuperLink is in the way that release wants."""
+"""The official `flwr` command of any release, configured for the SuperLink in the way of that release."""
 
 import json
 import subprocess
@@ -15,16 +15,24 @@ COMMAND_LIMIT_S = 60.0
 
 
 class CommandFailed(AssertionError):
-    """`flwr` answered something other than success."""
+    """`flwr` did not succeed."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a `flwr` command printed and how it ended."""
+    """The output and exit code of a `flwr` command."""
 
     code: int
     stdout: str
     stderr: str
+
+    @classmethod
+    def of(cls, argv: list[str], cwd: Path, env: dict[str, str], limit_s: float) -> "Answer":
+        """Runs a command."""
+        done = subprocess.run(
+            argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+        return cls(done.returncode, done.stdout, done.stderr)
 
     @property
     def text(self) -> str:
@@ -32,9 +40,8 @@ class Answer:
 
 
 class FlwrCli:
-    """Runs `flwr` in a copy of an app, with the SuperLink as the only one it knows.
-
-    `here` are the words after a command that name the SuperLink.
+    """Runs `flwr` in a copy of an app, with the SuperLink as the only configured one.
+    `here` are the arguments after a command that name the SuperLink.
     """
 
     def __init__(
@@ -58,21 +65,12 @@ class FlwrCli:
             file.write("\n".join(_connection_table(self.release, superlink, account_auth)))
 
     def run_command(self, *words: str, limit_s: float = COMMAND_LIMIT_S) -> Answer:
-        """`flwr WORDS` with the app directory as working directory."""
-        done = subprocess.run(
-            [self.release.command("flwr"), *words],
-            cwd=self.app,
-            env=self._workspace.env(self.release, self._home),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            check=False,
-        )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        """Runs `flwr WORDS` in the directory of the app."""
+        argv = [self.release.command("flwr"), *words]
+        return Answer.of(argv, self.app, self._workspace.env(self.release, self._home), limit_s)
 
     def json(self, *words: str) -> dict | list:
-        """The JSON a command prints, of some a list; `success: false` in it is an error, and some do not say."""
+        """The JSON output of a command. `success: false` in it is an error; some commands print a list, some have no such field."""
         answer = self.run_command(*words, "--format", "json")
         try:
             parsed = json.loads(answer.stdout)
@@ -83,11 +81,11 @@ class FlwrCli:
         return parsed
 
     def submit(self, **run_config: object) -> int:
-        """`flwr run` without following it; the run id."""
+        """Runs `flwr run` without following it; returns the run id."""
         return int(self.json("run", ".", FEDERATION, *_overrides(run_config))["run-id"])
 
     def follow(self, **run_config: object) -> Process:
-        """`flwr run --stream` in the background, its output in a log."""
+        """Runs `flwr run --stream` in the background, with a log."""
         argv = [self.release.command("flwr"), "run", ".", FEDERATION, "--stream", *_overrides(run_config)]
         name = f"flwr-run-{len(self._workspace.processes)}"
         return self._workspace.start(name, argv, self._workspace.env(self.release, self._home), cwd=self.app)
@@ -96,24 +94,24 @@ class FlwrCli:
         return self.run_command("log", str(run_id), *self.here)
 
     def runs(self) -> dict[int, str]:
-        """`flwr ls`: run id to status."""
+        """`flwr ls`: the status of each run by id."""
         return {int(run["run-id"]): run["status"] for run in self.json("ls", *self.here)["runs"]}
 
     def stop(self, run_id: int) -> None:
         self.json("stop", str(run_id), *self.here)
 
     def nodes(self) -> dict[int, str]:
-        """`flwr supernode list`: node id to status."""
+        """`flwr supernode list`: the status of each node by id."""
         return {int(node["node-id"]): node["status"] for node in self.json("supernode", "list", *self.here)["nodes"]}
 
     def federations(self) -> list[str]:
-        """`flwr federation list`: their names."""
+        """`flwr federation list`: the names of federations."""
         printed = self.json("federation", "list", *self.here)
         listed = printed["federations"] if isinstance(printed, dict) else printed
         return [federation.get("id") or federation["name"] for federation in listed]
 
     def federation(self, name: str) -> tuple[dict[int, str], dict[int, str]]:
-        """What a federation has, by `federation show` or what took its place: status of nodes and of runs by id."""
+        """The status of nodes and runs of a federation by id, from `federation show` or its successor."""
         words = ("show",) if self.release.cli_shows_federations else ("list", "--federation", name)
         shown = self.json("federation", *words, *self.here)
         if isinstance(shown, dict):
@@ -138,7 +136,7 @@ def _connection_table(release: Flower, superlink: Superlink, account_auth: bool)
 
 
 def _overrides(run_config: dict[str, object]) -> list[str]:
-    """Run settings as the command takes them; `_` in a keyword stands for `-`."""
+    """Run settings as arguments; `_` in a keyword stands for `-`."""
     if not run_config:
         return []
     return ["--run-config", " ".join(f"{key.replace('_', '-')}={_toml(value)}" for key, value in run_config.items())]

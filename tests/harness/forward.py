@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Leads TCP connections on: `forward.py FROM TO`, both `host:port`. Says `ready` once it listens."""
+"""Forwards TCP connections: `forward.py FROM TO`, both `host:port`. Prints `ready` when it listens."""
 
 import asyncio
 import contextlib
 import sys
 
-PIECE_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 16
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
-        while piece := await reader.read(PIECE_BYTES):
-            writer.write(piece)
+        while chunk := await reader.read(CHUNK_BYTES):
+            writer.write(chunk)
             await writer.drain()
     writer.close()
 

@@ -45,13 +45,13 @@ class IdentityWorkspace(Workspace):
 
     @property
     def states(self) -> Path:
-        """The identity owns the root, and tests name the data of its apps."""
+        """Below a directory that the identity owns, whose data its apps may access."""
         return self.root
 
     @classmethod
     def make(cls, identity: str) -> "IdentityWorkspace":
         if os.getuid() != 0:
-            raise CannotBeHad("only root can start programs as somebody else")
+            raise CannotBeHad("only root can start programs as another user")
         # Not below the directory of pytest, which other users cannot access.
         root = Path(tempfile.mkdtemp(prefix="trellis-identity-"))
         root.chmod(0o755 if identity != ROOT else 0o700)

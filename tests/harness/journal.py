@@ -1,4 +1,4 @@
-"""What the ServerApp of numpy_fedavg noted: which replies each round brought, and when."""
+"""The journal of numpy_fedavg's ServerApp: the replies of each round, and when they arrived."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ KINDS = ("train", "evaluate")
 
 
 class RoundJournal:
-    """The file may not be there yet, and its last line may be half written."""
+    """The file may be missing, and its last line may be incomplete."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -19,15 +19,15 @@ class RoundJournal:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def answered(self) -> int:
-        """How often all nodes have answered by now."""
+        """How often all nodes have answered."""
         return sum(entry["what"] in KINDS for entry in self.entries())
 
     def ends(self) -> list[float]:
-        """Seconds since 1970 at which the rounds were over, from the end of round 0 on: before the first one."""
+        """The Unix times of the ends of rounds, starting with round 0, which ends before the first one."""
         return [entry["at"] for entry in self.entries() if entry["what"] == "end"]
 
     def faults(self, rounds: int, nodes: int, kinds: tuple[str, ...] = KINDS) -> list[str]:
-        """Where it is not so that each instruction has one reply, each of a round from another node, without error."""
+        """Deviations from one error-free reply per instruction and node in each round."""
         entries = [entry for entry in self.entries() if entry["what"] in kinds]
         found = [(entry["round"], entry["what"]) for entry in entries]
         wanted = [(server_round, kind) for server_round in range(1, rounds + 1) for kind in kinds]

@@ -1,7 +1,7 @@
 """A Kubernetes cluster for one test: a real control plane, the operator, and a kubelet whose pods are processes.
 
-All of it lives in one network namespace, pods in further ones (crates/testing/fake-kubelet). Images are programs of this machine:
-official Flower releases as they are installed in the test cache, and Trellis as it was built. Needs root.
+All of it lives in one network namespace, pods in further ones (crates/testing/fake-kubelet). Images are programs of
+this machine: official Flower releases from the test cache, and the built Trellis. Needs root.
 """
 
 import base64
@@ -21,15 +21,15 @@ from harness.workspace import REPOSITORY, Workspace, trellis_binary
 from provision import CannotBeHad, releases
 from provision_kube import provision
 
-# Of the kernel: a view of the file system of one's own.
+# Kernel constants for a mount namespace.
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x00020000, 0x1000, 0x4000, 0x40000
-# Of the official images, and of ours.
+# The programs of official images, and of ours.
 FLOWER_USER, TRELLIS_USER = 49999, 65532
 FLOWER_PROGRAMS = ("superlink", "supernode", "superexec")
-# A tag says nothing about what is in it: another one is another image, as far as Kubernetes can tell.
+# The content is the same for all tags, but Kubernetes treats another tag as another image.
 TRELLIS_IMAGE = "trellis:"
 TRELLIS_PYTHON_IMAGE = "trellis-python:"
-# Nothing but the system of this machine.
+# Only the system of this machine.
 SYSTEM_IMAGE = "system"
 FEDERATIONS = "federations.flwr.exalsius.ai"
 START_LIMIT_S = 90.0
@@ -41,20 +41,20 @@ T = TypeVar("T")
 
 
 def built(name: str) -> str:
-    """A program of the crates for tests, which are built as they are for tests."""
+    """A program of the test crates, in the debug build."""
     place = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / name
     if not place.exists():
-        raise CannotBeHad(f"{place} is not there: cargo build -p trellis-fake-kubelet -p trellis-testing")
+        raise CannotBeHad(f"{place} is missing: cargo build -p trellis-fake-kubelet -p trellis-testing")
     return str(place)
 
 
 class Cluster:
-    """`kubectl`, and what is behind it."""
+    """A cluster, and its `kubectl`."""
 
     def __init__(self, workspace: Workspace, *versions: str, nodes: int = 2, controllers: tuple[str, ...] = ()):
-        """With pods of these releases; `controllers` are flags of theirs."""
+        """Has pods of these releases; `controllers` are flags of kube-controller-manager."""
         if os.geteuid() != 0:
-            raise CannotBeHad("pods with networks of their own need root")
+            raise CannotBeHad("pods with their own networks need root")
         self.workspace = workspace
         self.network = Namespace(workspace, "cluster")
         self._programs = provision()
@@ -62,11 +62,11 @@ class Cluster:
         self.pods = workspace.root / "pods"
         self._operators = 0
         self._start_kubelet([flower(version) for version in versions], nodes)
-        # Before there is one, nobody may make pods.
+        # Pods cannot be created before the default service account exists.
         wait_for("an account for pods", lambda: self.list("serviceaccounts") or None, START_LIMIT_S)
 
     def _start_control_plane(self, controllers: tuple[str, ...]) -> str:
-        # Its files are removed with the test's, whoever is ended first.
+        # Its directory is removed with that of the test, in any order of shutdown.
         env = self.workspace.env(KUBEBUILDER_ASSETS=str(self._programs), TMPDIR=str(self.workspace.root))
         argv = self.network.command([built("kube-control-plane"), *controllers])
         started = self.workspace.start("control-plane", argv, env).wait_line(r"^(/.*kubeconfig)$", START_LIMIT_S)
@@ -80,7 +80,7 @@ class Cluster:
         self.workspace.start("kubelet", self.network.command(argv)).wait_line("^ready$", START_LIMIT_S)
 
     def start_operator(self, *flags: str) -> Process:
-        """As a process that is no pod, but sees the names that pods see."""
+        """Starts the operator as a process that is not in a pod, but resolves the names of services."""
         self._operators += 1
         # Federations of tests mount a host directory in their pods.
         flags = ("--allow-privileged-pods", *flags)
@@ -88,7 +88,7 @@ class Cluster:
         return self.start(f"operator-{self._operators}", argv)
 
     def start(self, name: str, argv: list[str], env: dict[str, str] | None = None) -> Process:
-        """A program in the cluster's network, for which services have names."""
+        """Starts a program in the cluster's network, with the names of services."""
         source, place = self.names
         see = f"mount --bind {source} {place} && exec \"$@\""
         inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", see, "sh", *argv]
@@ -96,11 +96,11 @@ class Cluster:
 
     @property
     def names(self) -> tuple[str, str]:
-        """A file by which programs outside of pods find services, and in whose place."""
+        """A hosts file with the names of services, and the file that it replaces."""
         return f"{self.pods}/hosts", "/etc/hosts"
 
     def inside(self, call: Callable[[], T]) -> T:
-        """Sockets and commands of the call are in the cluster's network, where services have names."""
+        """Runs a function with sockets and commands in the cluster's network and with the names of services."""
 
         def with_names() -> T:
             see_instead(*self.names)
@@ -108,10 +108,10 @@ class Cluster:
 
         return self.network.inside(with_names)
 
-    def kubectl(self, *words: str, told: str | None = None) -> str:
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
         done = subprocess.run(
             self.network.command([*self.kubectl_command(), *words]),
-            input=told,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=COMMAND_LIMIT_S,
@@ -125,12 +125,12 @@ class Cluster:
         return [str(self._programs / "kubectl"), "--kubeconfig", self.kubeconfig]
 
     def apply(self, *objects: dict) -> None:
-        self.kubectl("apply", "--server-side", "-f", "-", told="\n---\n".join(json.dumps(item) for item in objects))
+        self.kubectl("apply", "--server-side", "-f", "-", stdin="\n---\n".join(json.dumps(item) for item in objects))
 
     def install(self) -> None:
-        """What the operator needs to be there before it starts."""
+        """Installs the prerequisites of the operator."""
         crd = subprocess.run([str(trellis_binary()), "operator", "crd"], capture_output=True, text=True, check=True)
-        self.kubectl("apply", "--server-side", "-f", "-", told=crd.stdout)
+        self.kubectl("apply", "--server-side", "-f", "-", stdin=crd.stdout)
         wait_for("the resource to be served", self._is_served, COMMAND_LIMIT_S)
 
     def _is_served(self) -> bool:
@@ -144,7 +144,7 @@ class Cluster:
         return json.loads(self.kubectl("get", kind, *selection, "-o", "json"))["items"]
 
     def wait_ready(self, federation: str, limit_s: float = READY_LIMIT_S) -> dict:
-        """The resource, once it says of its present specification that all is ready."""
+        """Returns the resource when its current generation is ready."""
 
         def look() -> dict | None:
             found = self.get("federation", federation)
@@ -153,10 +153,10 @@ class Cluster:
         try:
             return wait_for(f"federation {federation} to be ready", look, limit_s)
         except NotInTime as late:
-            raise NotInTime(f"{late}\n{self.told()}") from None
+            raise NotInTime(f"{late}\n{self.diagnostics()}") from None
 
-    def told(self) -> str:
-        """What somebody would look at who wonders why it does not work."""
+    def diagnostics(self) -> str:
+        """Resources, pods, events and logs, for the message of a failure."""
         shown = self.kubectl("get", "federations,pods,events", "-o", "wide")
         federations = self.kubectl("get", "federations", "-o", "jsonpath={.items[*].status}")
         return "\n".join([shown, federations, self.logs()])
@@ -165,7 +165,7 @@ class Cluster:
         return "\n".join(_tail(log) for log in sorted(self.pods.glob("logs/*/*.log")))
 
     def service_address(self, federation: str, port: str) -> str:
-        """Name and port by which the SuperLink is reached; empty where its release has no such port."""
+        """Name and port of the SuperLink; empty if its release has no such port."""
         name = f"{federation}-superlink"
         ports = {found["name"]: found["port"] for found in self.get("service", name)["spec"]["ports"]}
         return f"{name}.default.svc:{ports[port]}" if port in ports else ""
@@ -178,7 +178,7 @@ class Cluster:
 
 
 def see_instead(source: str, place: str) -> None:
-    """For the calling thread, and for what it starts."""
+    """Bind-mounts for the calling thread and its child processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     steps = [
         lambda: libc.unshare(CLONE_NEWNS),
@@ -187,19 +187,19 @@ def see_instead(source: str, place: str) -> None:
     ]
     for step in steps:
         if step() != 0:
-            raise OSError(ctypes.get_errno(), f"{source} cannot be seen at {place}")
+            raise OSError(ctypes.get_errno(), f"{source} cannot be mounted at {place}")
 
 
 def is_ready(federation: dict) -> bool:
-    """And nothing of what was asked for is still on its way."""
+    """Whether the current generation is ready and nothing is progressing."""
     status = federation.get("status", {})
-    told = {found["type"]: found["status"] for found in status.get("conditions", [])}
+    conditions = {found["type"]: found["status"] for found in status.get("conditions", [])}
     is_current = status.get("observedGeneration") == federation["metadata"]["generation"]
-    return is_current and told.get("Ready") == "True" and told.get("Reconciling") == "False"
+    return is_current and conditions.get("Ready") == "True" and conditions.get("Reconciling") == "False"
 
 
 def images_of(found: list[Flower]) -> list[dict]:
-    """For each release the official images by the programs that are their entrypoints, and ours."""
+    """The official images of each release, by the programs that are their entrypoints, and ours."""
     images = [_official(release, program) for release in found for program in FLOWER_PROGRAMS]
     binary = {"/usr/local/bin/trellis": str(trellis_binary())}
     ours = {"entrypoint": ["trellis"], "user": TRELLIS_USER, "directory": "/"}
@@ -229,7 +229,7 @@ def _env(release: Flower) -> dict[str, str]:
 
 
 def _python(release: Flower) -> dict[str, str]:
-    """The environment of the release, and the Python that it was made of."""
+    """The environment of the release, with the Python that it was created from."""
     settings = (release.bin.parent / "pyvenv.cfg").read_text().splitlines()
     home = next(line.partition("=")[2].strip() for line in settings if line.startswith("home"))
     places = [str(release.bin.parent), str(Path(home).parent)]

@@ -1,4 +1,4 @@
-"""A Federation resource for tests, and runs on what the operator made of it."""
+"""A Federation resource for tests, and runs on it."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from provision import releases
 RUN_LIMIT_S = 240.0
 PROCESS, SUBPROCESS = "process", "subprocess"
 SITE = "lab"
-# Of the app numpy_fedavg.
+# The app numpy_fedavg.
 ARRAY_COUNT, ARRAY_LENGTH = 4, 64
 
 
@@ -33,7 +33,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class ServiceLink:
-    """A SuperLink behind a Service, as the `flwr` command is told of one."""
+    """A SuperLink behind a Service, with the attributes that the `flwr` command needs."""
 
     grpc: str
     http: str
@@ -45,31 +45,31 @@ class ServiceLink:
 
 @dataclass
 class KubeFederation:
-    """In the cluster's default namespace, with a directory of the test in all of its pods, if they may have it."""
+    """In the default namespace, with a directory of the test mounted in all pods, if allowed."""
 
     cluster: Cluster
     name: str = "fed"
     replicas: int = 2
     isolation: str = SUBPROCESS
     tls: bool = False
-    # Images of what is in a release; without one those of Trellis, with the Python of the release.
+    # The release of the images; without one the images of Trellis, with the Python of the release.
     official: str = ""
     python: str = "1.25"
-    # Added to the tag of those images; in the end it is the same program.
+    # A suffix of the tag; the program is the same.
     tag: str = ""
-    # This one, and no other.
+    # The exact image.
     image: str = ""
-    # Pods under a strict profile may not have directories of the machine.
+    # Pods under a strict profile must not mount host directories.
     shares: bool = True
-    # Only nodes with known keys.
+    # Only nodes with registered keys.
     node_auth: bool = False
-    # Nodes of the site `lab`, outside of the cluster, which reach it by a load balancer.
+    # Nodes of the site `lab`, outside of the cluster, connect through a load balancer.
     outside: int = 0
 
     def __post_init__(self) -> None:
         self.shared = self.cluster.workspace.root / "shared"
         self.shared.mkdir(exist_ok=True)
-        # Of several users, as pods have them.
+        # Shared by several users, as those of pods.
         self.shared.chmod(0o777)
         self.models = self.shared / "models"
         self.models.mkdir(exist_ok=True)
@@ -121,7 +121,7 @@ class KubeFederation:
         return self
 
     def cli(self, version: str) -> FlwrCli:
-        """The `flwr` of a release, with an app of its own. Its calls are to be made inside the cluster."""
+        """The `flwr` of a release, with its own app. Call it inside the cluster."""
         control, http = (self.cluster.service_address(self.name, port) for port in ("control", "http"))
         link = ServiceLink(control, http, Trust(Authority(self.authority()) if self.tls else None))
         workspace = self.cluster.workspace
@@ -129,7 +129,7 @@ class KubeFederation:
         return FlwrCli(workspace, app, link, version=version)
 
     def authority(self) -> Path:
-        """What a program outside of the pods trusts, as a file."""
+        """The trust bundle for programs outside of pods, as a file."""
         file = self.cluster.workspace.root / "ca.crt"
         file.write_bytes(self.cluster.secret(f"{self.name}-trust", "ca.crt"))
         return file
@@ -140,10 +140,10 @@ class KubeFederation:
             return status if status.startswith("finished") else None
 
         status = wait_for(f"run {run_id} to finish", look, limit_s)
-        assert status == "finished:completed", f"{status}\n{self.cluster.told()}"
+        assert status == "finished:completed", f"{status}\n{self.cluster.diagnostics()}"
 
     def first_model(self) -> Path:
-        """What numpy_fedavg begins with, where the SuperLink's pod sees it, too."""
+        """The initial model of numpy_fedavg, where the SuperLink's pod can read it."""
         model = self.models / "first.npz"
         np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
         # Paths of a run are relative to the directory of models.
@@ -153,7 +153,7 @@ class KubeFederation:
         return self.shared / f"{name}.json"
 
     def result(self, path: Path) -> dict:
-        """What a ServerApp wrote."""
+        """The result that a ServerApp wrote."""
         return json.loads(path.read_text())
 
     def journal(self, name: str = "result") -> RoundJournal:

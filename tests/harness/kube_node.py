@@ -1,7 +1,7 @@
 """A cluster with one real node: the kubelet of Kubernetes and Debian's containerd, so pods are real containers.
 
-Services, names and volumes are those of `fake-kubelet`, which here is a kube-proxy, a name server and a provisioner. All
-of it lives in one network namespace and ends with the test. Needs root and the cgroups of this machine.
+`fake-kubelet` provides services, names and volumes, as kube-proxy, name server and provisioner. All of it lives in one network
+namespace and ends with the test. Needs root and the cgroups of this machine.
 """
 
 import contextlib
@@ -9,7 +9,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import tarfile
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +17,7 @@ from harness.debian import unpacked
 from harness.kube import START_LIMIT_S, TRELLIS_IMAGE, TRELLIS_USER, Cluster, built
 from harness.release import Flower
 from harness.waiting import wait_for
-from harness.workspace import Workspace, trellis_binary
+from harness.workspace import Workspace, libraries, trellis_binary
 from provision import CannotBeHad
 from provision_kube import provision
 
@@ -81,7 +80,7 @@ class RealCluster(Cluster):
         return any(found["type"] == "Ready" and found["status"] == "True" for found in conditions)
 
     def _make_network(self) -> None:
-        """An address that is not loopback's, and a way out that leads nowhere: kubelets look for both."""
+        """Adds an address other than loopback, and a default route without a gateway: kubelets require both."""
         self.network.run("ip", "link", "add", "node", "type", "veth", "peer", "name", "nowhere")
         self.network.run("ip", "address", "add", f"{NODE_ADDRESS}/24", "dev", "node")
         self.network.run("ip", "link", "set", "node", "up")
@@ -103,7 +102,7 @@ class RealCluster(Cluster):
         images = directory / "images"
         save_image(images / "pause.tar", f"pause:{TAG}", {"/pause": self._node / "pause"}, ["/pause"])
         content = {PROGRAM: trellis_binary()} | libraries(trellis_binary())
-        # Entrypoints as those of deploy/images.
+        # Entrypoints as in deploy/images.
         entrypoints = {IMAGE: [PROGRAM], f"{IMAGE}-next": [PROGRAM], OPERATOR_IMAGE: [PROGRAM, "operator", "run"]}
         for number, (name, entrypoint) in enumerate(entrypoints.items()):
             save_image(images / f"{number}.tar", name, content, entrypoint, str(TRELLIS_USER))
@@ -112,7 +111,7 @@ class RealCluster(Cluster):
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            # The machines of the tests have the older kind.
+            # The test machines have cgroup v1.
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{self._cgroup}",
@@ -121,7 +120,7 @@ class RealCluster(Cluster):
             "authorization": {"mode": "AlwaysAllow"},
             "failSwapOn": False,
             "enforceNodeAllocatable": [],
-            # A full disk of the machine is no matter of these tests.
+            # Tests must not depend on free disk space of the machine.
             "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "memory.available": "1Mi"},
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
@@ -132,7 +131,7 @@ class RealCluster(Cluster):
         }
 
     def close(self) -> None:
-        """What the kubelet made beside processes: groups of them, which can go when those have ended."""
+        """Removes the cgroups of the kubelet, which is possible when their processes have ended."""
         wait_for("the groups of the node's processes to be empty", self._are_groups_gone, CLOSE_LIMIT_S)
 
     def _are_groups_gone(self) -> bool:
@@ -148,26 +147,19 @@ class RealCluster(Cluster):
 
     def logs(self) -> str:
         pods = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in self.list("pods", "--all-namespaces")]
-        told = []
+        logs = []
         for namespace, pod in pods:
             with contextlib.suppress(AssertionError):
                 words = ("logs", "--all-containers", "--tail=15", "--namespace", namespace, pod)
-                told.append(f"--- {namespace}/{pod}\n{self.kubectl(*words)}")
-        return "\n".join(told)
+                logs.append(f"--- {namespace}/{pod}\n{self.kubectl(*words)}")
+        return "\n".join(logs)
 
     def log(self, pod: str, container: str, namespace: str = "default") -> str:
         return self.kubectl("logs", pod, "--container", container, "--namespace", namespace)
 
 
-def libraries(binary: Path) -> dict[str, Path]:
-    """What a program that is not static needs beside it."""
-    told = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
-    paths = [word for line in told.splitlines() for word in line.split() if word.startswith("/")]
-    return {path: Path(path).resolve() for path in paths}
-
-
 def save_image(file: Path, name: str, content: dict[str, Path], entrypoint: list[str], user: str = "") -> None:
-    """An image FROM scratch, as `docker save` writes it."""
+    """Writes an image FROM scratch in the format of `docker save`."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for parent in sorted({str(above) for path in content for above in Path(path).parents if str(above) != "/"}):

@@ -1,4 +1,4 @@
-"""A machine outside of a cluster that reaches a load balancer of it, and nothing else there."""
+"""A machine outside of a cluster that can reach only its load balancer."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from harness.release import Flower
 from harness.waiting import wait_for
 from harness.workspace import trellis_binary
 
-# Of the load balancer, and of the wire between it and the machine: networks that are nobody's.
+# The addresses of the load balancer and of the link to the machine, from documentation networks.
 BALANCER = "203.0.113.10"
 NEAR, FAR = "198.51.100.1", "198.51.100.2"
 FORWARDER = Path(__file__).with_name("forward.py")
@@ -23,13 +23,13 @@ CALL_LIMIT_S = 5.0
 
 
 class Outside:
-    """The machine, with a network of its own, and what a cloud would do for Services of type LoadBalancer."""
+    """The machine with its own network, and a minimal cloud for Services of type LoadBalancer."""
 
     def __init__(self, cluster: Cluster):
         self.cluster = cluster
         self.network = Namespace(cluster.workspace, "outside")
         self._started = 0
-        # Short, as homes are: the path of a socket has at most 107 bytes.
+        # Short: the path of a Unix socket has at most 107 bytes.
         self._home = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True)
         near, far = cluster.network, self.network
         near.run("ip", "address", "replace", f"{BALANCER}/32", "dev", "lo")
@@ -40,7 +40,7 @@ class Outside:
         far.run("ip", "route", "add", f"{BALANCER}/32", "via", NEAR)
 
     def balance(self, service: str) -> None:
-        """The balancer leads to the ports of the Service, and its address is told as a cloud tells it."""
+        """Forwards the ports of the Service, and writes the address into its status."""
         spec = wait_for(f"Service {service}", lambda: self._spec(service), LIMIT_S)
         for port in spec["ports"]:
             lead = [f"{BALANCER}:{port['port']}", f"{spec['clusterIP']}:{port['port']}"]
@@ -55,7 +55,7 @@ class Outside:
         return found[0] if found and found[0]["type"] == "LoadBalancer" else None
 
     def wait_trusted(self, address: str, authority: Path) -> None:
-        """Until what is served there is certified for it: pods see a new certificate some time after it was made."""
+        """Waits until the served certificate covers the address: pods see a new certificate with a delay."""
         trust = ssl.create_default_context(cafile=authority)
         host, _, port = address.rpartition(":")
 
@@ -70,11 +70,11 @@ class Outside:
         wait_for(f"{address} to have a certificate", lambda: self.network.inside(look), LIMIT_S)
 
     def directory(self) -> Path:
-        """A home of its own: what a user has there who only has what the cluster's people sent."""
+        """The home of a user who only has what the administrators of the cluster sent."""
         return Path(self._home.name)
 
     def trellis(self, *words: str, python: Flower | None = None) -> Process:
-        """`trellis WORDS` at home, on the machine."""
+        """Starts `trellis WORDS` in the home, on the machine."""
         return self.start([str(trellis_binary()), *words], python)
 
     def start(self, argv: list[str], python: Flower | None = None) -> Process:

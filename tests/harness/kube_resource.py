@@ -1,4 +1,4 @@
-"""`FederationRun`s of a test, and what their status tells."""
+"""`FederationRun`s of a test, and their status."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from harness.waiting import NotInTime, wait_for
 
 @dataclass(frozen=True)
 class FederationRun:
-    """One of the federation `fed`, in the default namespace."""
+    """A run of the federation `fed`, in the default namespace."""
 
     cluster: Cluster
     name: str
@@ -28,7 +28,7 @@ class FederationRun:
         return self.cluster.get("federationrun", self.name).get("status", {})
 
     def wait(self, what: str, holds: Callable[[dict], bool], limit_s: float) -> dict:
-        """Its status, once that holds."""
+        """Returns the status when the condition holds."""
 
         def look() -> dict | None:
             status = self.status()
@@ -37,11 +37,11 @@ class FederationRun:
         try:
             return wait_for(f"FederationRun {self.name}: {what}", look, limit_s)
         except NotInTime as late:
-            raise NotInTime(f"{late}\n{self.status()}\n{self.cluster.told()}") from None
+            raise NotInTime(f"{late}\n{self.status()}\n{self.cluster.diagnostics()}") from None
 
     def wait_complete(self, limit_s: float) -> dict:
         return self.wait("its end", lambda status: status.get("state") == "Succeeded", limit_s)
 
     def delete(self) -> None:
-        """Comes back when it is gone: its run is over then."""
+        """Returns when the resource is gone: its run is over then."""
         self.cluster.kubectl("delete", "federationrun", self.name)

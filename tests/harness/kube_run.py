@@ -1,4 +1,4 @@
-"""`trellis run` on a federation in a cluster, as somebody types it who trains there."""
+"""`trellis run` on a federation in a cluster, as a user calls it."""
 
 import json
 from pathlib import Path
@@ -13,13 +13,13 @@ RUN_LIMIT_S = 600.0
 
 
 def start_run(federation: KubeFederation, app: str | Path, rounds: int, **settings: object) -> Process:
-    """`trellis run` from within the cluster, by the name of the Service; its output is JSON lines."""
-    told = {"num-server-rounds": rounds, "min-available-nodes": 2, "min-train-nodes": 2, "min-evaluate-nodes": 2}
-    told |= {name.replace("_", "-"): value for name, value in settings.items()}
+    """Starts `trellis run` inside the cluster, with the name of the Service; its output is JSON lines."""
+    values = {"num-server-rounds": rounds, "min-available-nodes": 2, "min-train-nodes": 2, "min-evaluate-nodes": 2}
+    values |= {name.replace("_", "-"): value for name, value in settings.items()}
     argv = [str(trellis_binary()), "run", str(app), "-o", "json"]
     argv += ["--superlink", federation.cluster.service_address(federation.name, "http")]
     argv += credentials(federation)
-    argv += [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
+    argv += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     return federation.cluster.start(f"run-{len(federation.cluster.workspace.processes)}", argv)
 
 
@@ -38,16 +38,16 @@ def rounds_of(run: Process) -> list[int]:
 
 def finish(federation: KubeFederation, run: Process, rounds: int) -> None:
     code = run.wait_exit(RUN_LIMIT_S)
-    assert code == 0, f"it exited with {code}\n{run.output()}\n{federation.cluster.told()}"
+    assert code == 0, f"it exited with {code}\n{run.output()}\n{federation.cluster.diagnostics()}"
     assert rounds_of(run) == list(range(1, rounds + 1))
 
 
 def goes_on(run: Process, rounds: int = 2) -> None:
-    """So many more rounds than there are now."""
+    """Waits for this number of further rounds."""
     wanted = len(rounds_of(run)) + rounds
 
     def look() -> bool:
-        assert run.alive, f"it ended in the middle\n{run.output()}"
+        assert run.alive, f"the run ended early\n{run.output()}"
         return len(rounds_of(run)) >= wanted
 
     wait_for(f"round {wanted}", look, ROUND_LIMIT_S)

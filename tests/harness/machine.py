@@ -1,7 +1,7 @@
-"""A Debian machine with a systemd of its own, as a container: what a VM of an appliance is once it has booted.
+"""A Debian machine with its own systemd, as a container: equivalent to the VM of an appliance after its boot.
 
-The tree comes from debootstrap, once, and is kept in the test cache; each machine has a copy. Its network is a
-namespace that the test made. Needs root; what is missing is `CannotBeHad`.
+debootstrap creates the tree once in the test cache; each machine has a copy. Its network is a namespace of the test.
+Needs root; raises `CannotBeHad`.
 """
 
 import os
@@ -28,13 +28,13 @@ STAMP = "etc/trellis-test-stamp"
 
 
 def tree(kind: str = "machine", packages: tuple[str, ...] = PACKAGES) -> Path:
-    """The tree that machines, or images, are copied from, made now if need be."""
+    """The tree that machines or images are copied from; created if necessary."""
     place, stamp = cache_dir() / "debian" / f"{kind}-{RELEASE}", " ".join(packages)
     with locked(cache_dir() / "debian-machine.lock"):
         if (place / STAMP).is_file() and (place / STAMP).read_text() == stamp:
             return place
         if os.geteuid() != 0 or shutil.which("debootstrap", path=_path()) is None:
-            raise CannotBeHad("a Debian tree needs root and debootstrap")
+            raise CannotBeHad("a Debian tree requires root and debootstrap")
         shutil.rmtree(place, ignore_errors=True)
         draft = place.with_suffix(".new")
         shutil.rmtree(draft, ignore_errors=True)
@@ -53,10 +53,10 @@ def _path() -> str:
 
 
 class Machine:
-    """A tree that can be booted, halted and booted again."""
+    """A machine that can be booted and halted repeatedly."""
 
     def __init__(self, workspace: Workspace, name: str, network: Namespace, shown: dict[str, Path]):
-        """`shown` are directories of ours that it sees, by the paths it sees them at."""
+        """`shown` are directories of the host by the path at which they are mounted."""
         self.workspace, self.name, self.network, self.shown = workspace, name, network, shown
         self.root = workspace.root / f"machine-{name}"
         subprocess.run(["cp", "--archive", "--reflink=auto", str(tree()), str(self.root)], check=True)
@@ -77,7 +77,7 @@ class Machine:
     def _find_leader(self) -> int | None:
         assert self._process is not None
         if not self._process.alive:
-            raise CannotBeHad(f"no machine can be booted here: {self._process.output()[-500:]}")
+            raise CannotBeHad(f"machines cannot be booted here: {self._process.output()[-500:]}")
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for child in children:
             if Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
@@ -85,7 +85,7 @@ class Machine:
         return None
 
     def tried(self, *argv: str) -> subprocess.CompletedProcess:
-        """What comes of a command in the machine, also where it fails."""
+        """Runs a command in the machine; returns its result even if it fails."""
         apart = ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
         inside = ["nsenter", f"--target={self._leader}", *apart, "--"]
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "NO_COLOR": "1"}
@@ -99,12 +99,12 @@ class Machine:
         return done.stdout
 
     def close(self) -> None:
-        """From one moment to the next; what runs in it has not our mark, and would outlive who started it."""
+        """Kills the machine: its processes have no mark of the test and would otherwise outlive it."""
         if self._leader and self._process is not None and self._process.alive:
             os.kill(self._leader, signal.SIGKILL)
 
     def halt(self) -> None:
-        """As a VM that is shut down."""
+        """Shuts the machine down."""
         assert self._process is not None
         process = self._process
         process.terminate()

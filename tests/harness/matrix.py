@@ -1,6 +1,5 @@
-"""Which releases meet which in the interop matrix, and the record of how each meeting went.
-
-Needs no Flower: the program that prints the table reads the same axes.
+"""The combinations of releases in the interop matrix, and the record of their results.
+Does not need Flower: the program that prints the table uses the same axes.
 """
 
 import json
@@ -9,31 +8,31 @@ from pathlib import Path
 
 from provision import releases
 
-# Not served, and told so.
+# Not supported, and refused with a reason.
 TOO_OLD = "1.22"
-# Each of these is tried by itself; those in between only when that is asked for.
+# Each of these is tested separately; those in between only on request.
 RELEASES = tuple(version for version, release in releases().items() if not release.between and version != TOO_OLD)
 BETWEEN = tuple(version for version, release in releases().items() if release.between)
 
-# Every one of these meets every other: in one run each, of a fleet with a node of every release.
+# Each of these is combined with every other, in one run per pair with a node of every release.
 NODES = ("1.25", "1.31", "1.36", "1.39", "1.40", "1.41", "1.42")
 COMMAND_LINES = ("1.25", "1.30", "1.36", "1.37", "1.42")
 RUNTIMES = ("1.25", "1.40", "1.41", "1.42")
 
-# The links that a release is tried on by itself.
+# The links on which a release is tested separately.
 SUPERNODE, COMMANDS, LAUNCHED, SUPEREXEC = "supernode", "commands", "launched", "superexec"
 LINKS = (SUPERNODE, COMMANDS, LAUNCHED, SUPEREXEC)
 PASS = "pass"
 
 
 def meetings() -> list[tuple[str, str, str]]:
-    """Node, command line and runtime of every run of the product."""
+    """Node, command line and runtime of each run of the product."""
     return [(node, cli, runtime) for node in NODES for cli in COMMAND_LINES for runtime in RUNTIMES]
 
 
 @dataclass
 class Record:
-    """How it went: `pass`, or `refused: ` and the reason. What is not in it was not tried."""
+    """The result: `pass`, or `refused: ` and the reason. Missing entries were not tested."""
 
     runs: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -51,7 +50,7 @@ class Record:
         return self.links.get(_key(link, version))
 
     def missing(self) -> list[str]:
-        """What has to be tried before there is a whole table."""
+        """The results that are missing for a complete table."""
         runs = [_key(*meeting) for meeting in meetings()]
         links = [_key(link, version) for link in LINKS for version in RELEASES]
         links.append(_key(SUPERNODE, TOO_OLD))

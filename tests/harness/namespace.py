@@ -1,7 +1,7 @@
-"""Network namespaces of a test: machines with a network of their own, as far as TCP can tell.
+"""Network namespaces of a test: machines with their own network, as far as TCP is concerned.
 
-A namespace lives as long as the process that holds it, and that one ends with its test: nothing is named machine-wide
-and nothing is left behind. Needs root; without it `CannotBeHad`.
+A namespace lives as long as the process that holds it, which ends with its test: nothing has a machine-wide name, and
+nothing is left behind. Needs root; otherwise raises `CannotBeHad`.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ CLONE_NEWNET = 0x40000000
 MADE_LIMIT_S = 10.0
 COMMAND_LIMIT_S = 10.0
 CONNECT_LIMIT_S = 10.0
-# In the kernel's tables of connections: the state of open ones, and what IPv6 has before an IPv4 address.
+# In the kernel's connection tables: the state of open connections, and the prefix of IPv4 addresses in IPv6.
 ESTABLISHED = "01"
 MAPPED = "0000000000000000FFFF0000"
 
@@ -30,20 +30,20 @@ T = TypeVar("T")
 
 
 class Namespace:
-    """A network that starts with a loopback interface and nothing else."""
+    """A network with only a loopback interface."""
 
     def __init__(self, workspace: Workspace, name: str):
         self.name = name
         for tool in ("unshare", "nsenter", "ip", "sysctl"):
             if shutil.which(tool) is None:
-                raise CannotBeHad(f"{tool} is not there")
+                raise CannotBeHad(f"{tool} is missing")
         self._holder = workspace.start(f"namespace-{name}", ["unshare", "--net", "sleep", "infinity"])
         wait_for(f"the network namespace {name}", self._is_made, MADE_LIMIT_S)
         self.run("ip", "link", "set", "lo", "up")
 
     def _is_made(self) -> bool:
         if not self._holder.alive:
-            raise CannotBeHad(f"no network namespace: {self._holder.output().strip()}")
+            raise CannotBeHad(f"no network namespace can be created: {self._holder.output().strip()}")
         try:
             return os.readlink(self._file) != os.readlink("/proc/self/ns/net")
         except OSError:
@@ -51,7 +51,7 @@ class Namespace:
 
     @property
     def pid(self) -> int:
-        """Of a process in it."""
+        """The pid of a process in it."""
         return self._holder.pid
 
     @property
@@ -59,14 +59,14 @@ class Namespace:
         return f"/proc/{self._holder.pid}/ns/net"
 
     def command(self, argv: list[str]) -> list[str]:
-        """The same command, inside. It replaces `nsenter`, so a process keeps its id."""
+        """The command inside the namespace. It replaces `nsenter`, so the process keeps its pid."""
         return ["nsenter", f"--net={self._file}", "--", *argv]
 
-    def run(self, *argv: str, told: str | None = None, env: dict[str, str] | None = None) -> str:
-        """Run it inside; what it prints."""
+    def run(self, *argv: str, stdin: str | None = None, env: dict[str, str] | None = None) -> str:
+        """Runs a command inside; returns its output."""
         done = subprocess.run(
             self.command(list(argv)),
-            input=told,
+            input=stdin,
             env=env,
             capture_output=True,
             text=True,
@@ -78,7 +78,7 @@ class Namespace:
         return done.stdout
 
     def inside(self, make: Callable[[], T]) -> T:
-        """Call it in the namespace; sockets that it makes stay there."""
+        """Calls a function in the namespace; its sockets stay there."""
         with ThreadPoolExecutor(max_workers=1, initializer=self._enter) as thread:
             return thread.submit(make).result()
 
@@ -87,7 +87,7 @@ class Namespace:
         return self.inside(lambda: socket.create_connection((host, int(port)), CONNECT_LIMIT_S))
 
     def _enter(self) -> None:
-        """Moves the calling thread, and no other."""
+        """Moves only the calling thread."""
         libc = ctypes.CDLL(None, use_errno=True)
         descriptor = os.open(self._file, os.O_RDONLY)
         try:
@@ -97,7 +97,7 @@ class Namespace:
             os.close(descriptor)
 
     def connections(self, address: str) -> set[int]:
-        """Own ports of the open connections to an IPv4 address; there is at least one."""
+        """The local ports of open connections to an IPv4 address; there must be at least one."""
         wanted = (_as_in_proc(address), MAPPED + _as_in_proc(address))
         rows = [row for table in ("tcp", "tcp6") for row in self._table(table)]
         found = {_port(own) for own, peer, state in rows if peer in wanted and state == ESTABLISHED}
@@ -110,7 +110,7 @@ class Namespace:
 
 
 def _as_in_proc(address: str) -> str:
-    """The kernel prints the four bytes as a number of this machine, and x86 and ARM are little-endian."""
+    """The kernel prints the four bytes as a native number; x86 and ARM are little-endian."""
     host, _, port = address.rpartition(":")
     return f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{int(port):04X}"
 

@@ -1,6 +1,5 @@
-"""A federation of our own nodes, which are made to die at random moments and are started again on their state.
-
-The SuperLink may be made to die, too: that is `campaign`.
+"""A federation of our own nodes, which are killed at random moments and restarted with their state. The SuperLink may
+be killed too, as in `campaign`.
 """
 
 import time
@@ -13,18 +12,18 @@ from harness.own_supernode import OwnSupernode
 from harness.process import command_line, marked_pids, pid_exists
 from harness.waiting import NotInTime, wait_for
 
-# A node that ended five times while it carried out one instruction answers it with an error: an app may be the reason.
-# Nothing here is about that, so nobody is ended so often before all have answered.
-MOST_ENDS_PER_INSTRUCTION = 3
+# A node that died five times during one instruction answers with an error, because the app may be the cause. To avoid this, a
+# node is killed at most this often before all nodes have answered.
+MAX_KILLS_PER_INSTRUCTION = 3
 ANSWER_LIMIT_S = 120.0
 
 
 class NodeCampaign(Campaign):
-    """Every act happens at a random moment of a run, and says whether it still could."""
+    """Every act happens at a random moment of a run, and returns whether it was still possible."""
 
     def __init__(self, federation: Federation, rounds: int, seed: int, **settings: object):
         super().__init__(federation, rounds, seed, **settings)
-        # How often each node was ended since all nodes of this run had answered so many times.
+        # How often each node was killed since all nodes of this run had answered this many times.
         self._ends: Counter[str] = Counter()
         self._answers: tuple[str, int] = ("", 0)
 
@@ -32,7 +31,7 @@ class NodeCampaign(Campaign):
         return self.kill_at_random(run_id, 1) == 1
 
     def kill_node(self, run_id: int, name: str, after_s: tuple[float, float]) -> bool:
-        """Half of the time its apps die too, as when the machine loses power; else they are left to find out."""
+        """In half of the cases the apps are killed too, as in a power failure; otherwise they must notice."""
 
         def kill(node: OwnSupernode) -> None:
             node.process.kill() if self._random.random() < 0.5 else node.kill_everything()
@@ -40,11 +39,11 @@ class NodeCampaign(Campaign):
         return self._restart_node(run_id, name, after_s, kill)
 
     def stop_node(self, run_id: int, name: str, after_s: tuple[float, float]) -> bool:
-        """The node has to end by itself, and without complaint."""
+        """Stops the node, which must exit with code 0."""
 
         def stop(node: OwnSupernode) -> None:
             code = node.process.stop()
-            assert code == 0, f"{node.name} ended with {code} when told to stop"
+            assert code == 0, f"{node.name} exited with {code} when it was stopped"
 
         return self._restart_node(run_id, name, after_s, stop)
 
@@ -57,16 +56,16 @@ class NodeCampaign(Campaign):
         if not self._may_end(node, run_id, name):
             return False
         end(node)
-        # Not waiting for anything: the length of the outage is part of the experiment.
+        # A random outage, not a wait for an event.
         time.sleep(self._random.uniform(*DOWN_S))
         node.start()
         self._tell(f"{node.name} ended and started again, after {self._answers[1]} answers")
         return True
 
     def _may_end(self, node: OwnSupernode, run_id: int, name: str) -> bool:
-        """Once it is so; False if the run is over before."""
+        """Waits until the node may be killed; returns False if the run ends before."""
         known, before = self._answers
-        if known == name and self._ends[node.name] == MOST_ENDS_PER_INSTRUCTION:
+        if known == name and self._ends[node.name] == MAX_KILLS_PER_INSTRUCTION:
             if not self._wait_answers(run_id, name, before):
                 return False
         answers = (name, self.federation.journal(name).answered())
@@ -76,7 +75,7 @@ class NodeCampaign(Campaign):
         return True
 
     def _wait_answers(self, run_id: int, name: str, before: int) -> bool:
-        """Until all nodes have answered once more; False if the run is over instead."""
+        """Waits until all nodes have answered once more; returns False if the run ends before."""
         journal = self.federation.journal(name)
 
         def look() -> str | None:
@@ -87,12 +86,12 @@ class NodeCampaign(Campaign):
         return wait_for("the next answers of all nodes", look, ANSWER_LIMIT_S) == "answered"
 
     def left_behind(self) -> list[str]:
-        """Stop everything and name what should not be left, of the nodes too."""
+        """Stops everything; returns leftovers, including those of nodes."""
         left = []
         for node in self.federation.nodes:
             left += _objects_left(node)
             if code := node.process.stop():
-                left.append(f"{node.name} ended with {code} when told to stop")
+                left.append(f"{node.name} exited with {code} when it was stopped")
         left += super().left_behind()
         return left + self._processes_left()
 

@@ -1,6 +1,5 @@
-"""Packages of npm in the test cache: what a lock names, installed once, and the browser that tests drive.
-
-A stamp file is written last and names the lock it stands for, so an interrupted or outdated installation is made anew.
+"""npm packages in the test cache, installed once per lock file, and the browser that tests drive.
+A stamp file is written last and contains the lock's hash, so an incomplete or outdated installation is repeated.
 """
 
 import hashlib
@@ -13,13 +12,13 @@ from provision import CannotBeHad, cache_dir, locked
 
 NPM_LIMIT_S = 600
 STAMP = ".trellis-stamp"
-# The lock, what it locks, and how npm is to be used.
+# The manifest, the lock file and the npm configuration.
 FILES = ("package.json", "package-lock.json", ".npmrc")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def packages(folder: Path) -> Path:
-    """A directory whose `node_modules` is what the folder's lock says."""
+    """A directory whose `node_modules` matches the lock file of the folder."""
     for program in ("node", "npm"):
         if not shutil.which(program):
             raise CannotBeHad(f"{program} is not installed")
@@ -48,13 +47,13 @@ def _install(folder: Path, place: Path) -> None:
     except subprocess.TimeoutExpired as late:
         raise CannotBeHad(f"npm did not finish within {NPM_LIMIT_S} s") from late
     if done.returncode != 0:
-        raise CannotBeHad(f"npm ci ended with {done.returncode}: {done.stderr[-500:]}")
+        raise CannotBeHad(f"npm ci exited with {done.returncode}: {done.stderr[-500:]}")
 
 
 def browser() -> str:
-    """Chromium's program: TRELLIS_TEST_CHROMIUM, or the one that is installed."""
+    """The program of Chromium: TRELLIS_TEST_CHROMIUM, or the installed one."""
     named = os.environ.get("TRELLIS_TEST_CHROMIUM")
     found = named or next(filter(None, map(shutil.which, BROWSERS)), None)
     if not found:
-        raise CannotBeHad("no Chromium is installed (Debian: apt-get install chromium), and TRELLIS_TEST_CHROMIUM names none")
+        raise CannotBeHad("no Chromium is installed (Debian: apt-get install chromium), and TRELLIS_TEST_CHROMIUM is not set")
     return found

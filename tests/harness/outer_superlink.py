@@ -1,4 +1,4 @@
-"""A SuperLink on another machine: in a network namespace, reached from another one."""
+"""A SuperLink in a network namespace, reached from another one."""
 
 import http.client
 import re
@@ -13,7 +13,7 @@ ANSWER_LIMIT_S = 10.0
 
 
 class OuterSuperlink(Superlink):
-    """A SuperLink that the inner side reaches through the firewall; it says how it is in its log and its metrics."""
+    """A SuperLink that the inner side reaches through the firewall; its state is visible in its log and metrics."""
 
     def __init__(self, place: Place, options: LinkOptions, host: str):
         super().__init__(place, options)
@@ -41,13 +41,13 @@ class OuterSuperlink(Superlink):
             return get(connection, "/metrics")
 
     def calls(self, rpc: str) -> int:
-        """How often it was called, in all."""
+        """How often a call was made in total."""
         counted = re.findall(rf'^trellis_calls_total{{[^}}]*rpc="{rpc}"[^}}]*}} (\d+)', self.metrics(), re.MULTILINE)
         return sum(int(count) for count in counted)
 
 
 def get(connection: socket.socket, path: str, limit_s: float = ANSWER_LIMIT_S) -> str:
-    """The answer to an HTTP request on an open connection, which stays open."""
+    """Sends an HTTP request on an open connection, which stays open; returns the answer."""
     connection.settimeout(limit_s)
     connection.sendall(f"GET {path} HTTP/1.1\r\nhost: superlink\r\n\r\n".encode())
     response = http.client.HTTPResponse(connection)

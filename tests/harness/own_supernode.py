@@ -1,4 +1,4 @@
-"""Our own SuperNode, `trellis supernode`: what a test chooses about it, the process, and what it says of itself."""
+"""Our own SuperNode, `trellis supernode`: its options, its process and its status."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from harness.waiting import NotInTime, wait_for
 from harness.workspace import Workspace, trellis_binary
 
 AUTO = "auto"
-# Flags of tests that break things: nobody wants to wait for the usual cap.
+# For tests with failures: the usual maximum of the backoff would be too slow.
 RETRY_SOON = ("--backoff-max", "5s")
 WARM, PER_MESSAGE = "warm", "per-message"
 STATUS_LIMIT_S = 10.0
@@ -31,42 +31,42 @@ CONNECTED, NOT_RUNNING, NOT_CONNECTED = 0, 1, 3
 
 @dataclass(frozen=True)
 class OwnNode:
-    """What a test chooses about a node of ours; a federation's fleet takes it where releases of official ones stand."""
+    """The options of a node of ours; a federation accepts it in place of an official release."""
 
     # The release of Flower whose Python runs the apps.
     python: str = DEFAULT
-    # The port of the SuperLink that it is given, and what it is told to speak there.
+    # The port of the SuperLink, and the transport.
     port: str = GRPC
     transport: str = AUTO
     isolation: str = SUBPROCESS
     lifecycle: str = WARM
-    # An app of the program itself; then `python` and `lifecycle` have no say.
+    # A built-in app; `python` and `lifecycle` are then ignored.
     native: str | None = None
-    # Whether it is called by the name of the official program.
+    # Whether the program is called by the name of the official one.
     as_official: bool = False
     flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Status:
-    """What `trellis supernode status` says, and its exit code."""
+    """The output of `trellis supernode status` and its exit code."""
 
     code: int
-    told: dict
+    content: dict
 
     @property
     def node_id(self) -> int | None:
-        told = self.told.get("node_id")
-        return None if told is None else int(told)
+        node_id = self.content.get("node_id")
+        return None if node_id is None else int(node_id)
 
     @property
     def transport(self) -> str | None:
-        return self.told["link"].get("transport")
+        return self.content["link"].get("transport")
 
 
 @dataclass
 class OwnSupernode:
-    """State directory and ports stay the same over restarts; the process does not. Used as `Supernode` is."""
+    """State directory and ports survive restarts; the process does not. Has the interface of `Supernode`."""
 
     workspace: Workspace
     superlink: Superlink
@@ -95,7 +95,7 @@ class OwnSupernode:
         return self._process
 
     def start(self) -> "OwnSupernode":
-        """Start it, and in process isolation the launcher that an operator runs beside it."""
+        """Starts the node and, in process isolation, a SuperExec."""
         env = self.workspace.env(self._release, home=self.name)
         self._process = self.workspace.start(self.name, list(self._argv()), env)
         if self.options.isolation == PROCESS and self.superexec is None:
@@ -105,7 +105,7 @@ class OwnSupernode:
         return self
 
     def wait_connected(self) -> int:
-        """Wait until it is connected, and return its node id."""
+        """Waits until it is connected; returns its node id."""
         return self.wait_status(CONNECTED).node_id
 
     def wait_status(self, code: int, limit_s: float = CONNECT_LIMIT_S) -> Status:
@@ -122,26 +122,26 @@ class OwnSupernode:
         return Status(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {})
 
     def status_text(self) -> str:
-        """The same for people."""
+        """The status in the format for people."""
         return self._status_command().stdout
 
     def metrics(self) -> dict[str, float]:
-        """The samples of its /metrics, by name and labels as they are written there."""
+        """The samples of its /metrics, by name and labels."""
         with urllib.request.urlopen(f"http://{HOST}:{self._metrics_port}/metrics", timeout=METRICS_LIMIT_S) as answer:
             lines = answer.read().decode().splitlines()
         samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in samples}
 
     def stored_objects(self) -> list[Path]:
-        """Object files in the state directory; none should be left once every reply is delivered."""
+        """Object files in the state directory; none may be left when all replies are delivered."""
         return sorted(path for path in (self.state_dir / "objects").rglob("*") if path.is_file())
 
     def app_pids(self) -> list[int]:
-        """The processes that it, or one of its children, started."""
+        """The processes that it or its children started."""
         return descendants(self.process.pid)
 
     def kill_everything(self) -> None:
-        """kill -9 of the node and its apps at once, as when a machine loses power."""
+        """Sends kill -9 to the node and its apps at once, as in a power failure."""
         for pid in [self.process.pid, *self.app_pids()]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -190,7 +190,7 @@ class OwnSupernode:
 
 
 def app_port_flags(release: Flower, port: int) -> list[str]:
-    """Where the node serves apps, in the words of that release: both are to be understood."""
+    """The flags for the API address of the node, as in that release: both are accepted."""
     return release.arguments("supernode_apps", host=HOST, apps_port=port, apps=f"{HOST}:{port}")
 
 

@@ -1,6 +1,5 @@
-"""Another machine of a test: a home and files of its own, and if wanted a network of its own.
-
-Its logs, and the end of its processes, are with the workspace it was made from.
+"""A simulated other machine: its own home and files, and optionally its own network. Its logs and the end of its
+processes belong to the parent workspace.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A control plane with a home of its own, as `trellis up` makes it on a laptop, and the processes it keeps."""
+"""A control plane with its own home, as `trellis up` creates it, and its processes."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ COMMAND_LIMIT_S = 120.0
 
 @dataclass(frozen=True)
 class Platform:
-    """Everything that it starts carries the mark of the workspace, and ends with it."""
+    """All its processes carry the mark of the workspace and end with it."""
 
     workspace: Workspace
 
@@ -29,7 +29,7 @@ class Platform:
         return [str(trellis_binary()), *words]
 
     def run(self, *words: str, code: int = 0, limit_s: float = COMMAND_LIMIT_S) -> str:
-        """What `trellis WORDS` prints; raises where it ends otherwise than expected."""
+        """Runs `trellis WORDS`; returns the output, raises if the exit code differs."""
         done = subprocess.run(
             self.argv(*words),
             env=self.env(),
@@ -48,14 +48,14 @@ class Platform:
         return json.loads(self.run(*words, "-o", "json"))
 
     def answer(self, *words: str) -> dict | list | None:
-        """The same; None while the server cannot be reached."""
+        """Like `json`; None while the server is unavailable."""
         try:
             return self.json(*words)
         except AssertionError:
             return None
 
     def processes(self, command: str) -> list[int]:
-        """Those that run `trellis COMMAND`."""
+        """The processes that run `trellis COMMAND`."""
         found = []
         for pid in marked_pids(self.workspace.mark):
             words = command_line(pid).split()

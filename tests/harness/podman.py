@@ -1,12 +1,10 @@
-"""podman, and buildah beside it, from Debian packages, unpacked into the cache, with all state in one directory; and an image of
-our program.
-
-Nothing is installed on the machine, and there is no registry: the image is made from the binary and its libraries.
+"""podman and buildah from Debian packages, unpacked into the cache, with all state in one directory; and an image of
+our program. Nothing is installed on the machine, and there is no registry: the image contains the binary and its
+libraries.
 """
 
 import io
 import os
-import re
 import shlex
 import subprocess
 import tarfile
@@ -14,31 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.debian import Unpacked, unpacked
+from harness.workspace import libraries
 from provision import CannotBeHad
 
 COMMAND_LIMIT_S = 300.0
-PACKAGES = (
-    "podman",
-    "conmon",
-    "runc",
-    "golang-github-containers-common",
-    "libassuan0",
-    "libdevmapper1.02.1",
-    "libgpgme11",
-    "libseccomp2",
-    "libsubid4",
-    "libyajl2",
-)
-BUILDAH = (
-    "buildah",
-    "runc",
-    "golang-github-containers-common",
-    "libassuan0",
-    "libdevmapper1.02.1",
-    "libgpgme11",
-    "libseccomp2",
-)
-# crun does not work with the cgroups of every machine, and limits must not be above those of whoever runs the tests.
+ENGINE = ("runc", "golang-github-containers-common", "libassuan0", "libdevmapper1.02.1", "libgpgme11", "libseccomp2")
+PACKAGES = ("podman", "conmon", *ENGINE, "libsubid4", "libyajl2")
+BUILDAH = ("buildah", *ENGINE)
+# crun fails with the cgroups of some machines, and limits must not exceed those of the user of the tests.
 CONTAINERS_CONF = """\
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
@@ -62,7 +43,7 @@ POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}'
 
 @dataclass(frozen=True)
 class Podman:
-    """`bin` before others on PATH makes `podman` this one."""
+    """With `bin` first on PATH, `podman` is this one."""
 
     state: Path
 
@@ -78,13 +59,13 @@ class Podman:
         return self._call("podman", words, given)
 
     def add_buildah(self) -> None:
-        """It makes images that podman has; or CannotBeHad."""
+        """Adds buildah, whose images podman can use; raises CannotBeHad."""
         found = unpacked(*BUILDAH)
         _write_wrapper(self.state, found, "buildah", BUILDAH_RUNTIME=found.program("usr/sbin/runc"))
         try:
             self.buildah("images")
-        except AssertionError as why:
-            raise CannotBeHad(f"buildah does not work here: {why}") from None
+        except AssertionError as error:
+            raise CannotBeHad(f"buildah does not work here: {error}") from None
 
     def buildah(self, *words: str, limit_s: float = COMMAND_LIMIT_S) -> str:
         return self._call("buildah", words, limit_s=limit_s)
@@ -100,29 +81,29 @@ class Podman:
         return done.stdout.decode()
 
     def load_program(self, binary: Path, image: str) -> None:
-        """An image with nothing in it but a program and its libraries."""
+        """Imports an image that contains only a program and its libraries."""
         self.run("import", "-", image, given=rootfs(binary))
 
     def containers(self) -> list[str]:
-        """The names of those that run."""
+        """The names of running containers."""
         return self.run("ps", "--format", "{{.Names}}").split()
 
     def close(self) -> None:
-        """Ends and forgets all containers."""
+        """Stops and removes all containers."""
         self.run("rm", "--all", "--force")
 
 
 def podman(state: Path) -> Podman:
-    """podman with its state in a directory, or CannotBeHad."""
+    """podman with its state in a directory; raises CannotBeHad."""
     if os.geteuid() != 0:
-        raise CannotBeHad("podman without root needs user namespaces that the packages alone do not set up")
+        raise CannotBeHad("rootless podman requires user namespaces, which the packages alone do not set up")
     found = unpacked(*PACKAGES)
     _configure(found, state)
     ready = Podman(state)
     try:
         ready.run("info")
-    except AssertionError as why:
-        raise CannotBeHad(f"podman does not work here: {why}") from None
+    except AssertionError as error:
+        raise CannotBeHad(f"podman does not work here: {error}") from None
     return ready
 
 
@@ -137,7 +118,7 @@ def _configure(found: Unpacked, state: Path) -> None:
 
 
 def _write_wrapper(state: Path, found: Unpacked, program: str, **more: str) -> None:
-    """A program of the packages, with our settings and no other."""
+    """A wrapper for a program of the packages, which uses only our configuration."""
     variables = {
         "CONTAINERS_CONF": state / "containers.conf",
         "CONTAINERS_STORAGE_CONF": state / "storage.conf",
@@ -154,9 +135,7 @@ def _write_wrapper(state: Path, found: Unpacked, program: str, **more: str) -> N
 
 
 def rootfs(binary: Path) -> bytes:
-    """A tar of the program at /bin, and what it is linked with where it expects it."""
-    told = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=True).stdout
-    libraries = sorted(set(re.findall(r"(/\S+)", told)))
+    """A tar of the program at /bin, and its libraries where it expects them."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for directory in ("tmp", "etc"):
@@ -164,6 +143,6 @@ def rootfs(binary: Path) -> bytes:
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if directory == "tmp" else 0o755
             archive.addfile(entry)
         archive.add(binary, "bin/trellis")
-        for library in libraries:
-            archive.add(os.path.realpath(library), library.lstrip("/"))
+        for name, library in libraries(binary).items():
+            archive.add(library, name.lstrip("/"))
     return packed.getvalue()

@@ -4,8 +4,8 @@ import random
 import socket
 
 HOST = "127.0.0.1"
-# Below the range from which kernels take source ports: a client that retries a dead server's port must not be given
-# that very port as its own and connect to itself.
+# Below the ephemeral port range: a client that retries the port of a dead server must not get that port as its own source port
+# and connect to itself.
 LOWEST, HIGHEST = 15000, 32000
 TRIES = 200
 
@@ -14,13 +14,13 @@ _random = random.SystemRandom()
 
 
 def free_port() -> int:
-    """A port nobody listens on now and that this process has not handed out before."""
+    """A port that is free now and that this process has not returned before."""
     for _ in range(TRIES):
         port = _random.randrange(LOWEST, HIGHEST)
         if port not in _given and _can_bind(port):
             _given.add(port)
             return port
-    raise RuntimeError(f"no free port between {LOWEST} and {HIGHEST} in {TRIES} tries")
+    raise RuntimeError(f"no free port between {LOWEST} and {HIGHEST} in {TRIES} attempts")
 
 
 def free_address() -> str:

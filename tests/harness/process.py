@@ -1,7 +1,7 @@
-"""One child process in its own process group, its output in a file, and ways to watch, stop and kill it.
+"""A child process in its own process group, with its output in a file, and ways to watch, stop and kill it.
 
-Every child carries a mark in its environment that its descendants inherit, so that also those which outlive their
-parent on purpose (a ServerApp whose SuperLink was killed) are found and ended, by pid, when a test is over.
+Every child has a mark in its environment, which its descendants inherit. So processes that outlive their parent on purpose (a
+ServerApp whose SuperLink was killed) are found and killed by pid at the end of a test.
 """
 
 import os
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from harness.waiting import NotInTime, wait_for
 
-# The name of a locale variable: apps get listed variables only, whoever starts their SuperLink, and those are listed. Not one
-# of the variables of Trellis: the local driver keeps those from the parts that it starts.
+# A locale variable: apps receive listed variables only, and these are listed. Not a variable of Trellis: the local driver removes
+# those from the processes it starts.
 MARK = "LC_MARK_OF_TRELLIS_TEST"
 STOP_LIMIT_S = 15.0
 KILL_LIMIT_S = 10.0
 
 
 class Process:
-    """A started command. `name` appears in messages and as the log file's name."""
+    """A started command. `name` is used in messages and as the name of the log file."""
 
     def __init__(self, name: str, argv: list[str], log: Path, env: dict[str, str], cwd: Path | None = None):
         self.name = name
@@ -43,7 +43,7 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative when a signal ended it."""
+        """None while it runs; negative if a signal ended it."""
         return self._child.poll()
 
     @property
@@ -60,42 +60,42 @@ class Process:
             raise NotInTime(f"{self.name} (pid {self.pid}) still runs after {limit_s:g} s\n{tail(self.log)}") from None
 
     def wait_line(self, pattern: str, limit_s: float) -> re.Match[str]:
-        """Wait until a line of the output matches; fail at once if the process ends first."""
+        """Waits until a line of the output matches; fails at once if the process exits first."""
         expression = re.compile(pattern, re.MULTILINE)
 
         def look() -> re.Match[str] | None:
             ended = not self.alive
             found = expression.search(self.output())
             if found is None and ended:
-                raise NotInTime(f"{self.name} ended with {self.exit_code} before it said {pattern!r}\n{tail(self.log)}")
+                raise NotInTime(f"{self.name} exited with {self.exit_code} before it printed {pattern!r}\n{tail(self.log)}")
             return found
 
         return wait_for(f"{self.name} to say {pattern!r}", look, limit_s)
 
     def terminate(self) -> None:
-        """Ask it to end (SIGTERM, to this process only) without waiting."""
+        """Sends SIGTERM to this process only, without waiting."""
         if self.alive:
             os.kill(self.pid, signal.SIGTERM)
 
     def stop(self, limit_s: float = STOP_LIMIT_S) -> int:
-        """Ask it to end and wait; a process that does not is a failure of the test."""
+        """Sends SIGTERM and waits; fails the test if the process does not exit."""
         self.terminate()
         return self.wait_exit(limit_s)
 
     def kill(self) -> None:
-        """kill -9 of this process alone: its children, if any, are left as they are."""
+        """Sends kill -9 to this process only; its children continue."""
         if self.alive:
             os.kill(self.pid, signal.SIGKILL)
         self._child.wait(KILL_LIMIT_S)
 
     def kill_group(self) -> None:
-        """kill -9 of the process and its children at once, as when a machine loses power."""
-        assert self.alive, f"{self.name} had already ended with {self.exit_code}"
+        """Sends kill -9 to the process group, as in a power failure."""
+        assert self.alive, f"{self.name} had already exited with {self.exit_code}"
         os.killpg(self.pid, signal.SIGKILL)
         self._child.wait(KILL_LIMIT_S)
 
     def reap(self) -> None:
-        """Collect the exit of a process that was ended by other means."""
+        """Collects the exit code of a process that was killed by other means."""
         self._child.wait(KILL_LIMIT_S)
 
 
@@ -107,7 +107,7 @@ def tail(log: Path, lines: int = 30) -> str:
 
 
 def pid_exists(pid: int) -> bool:
-    """Whether a process with that id exists and is not merely a zombie waiting for its parent."""
+    """Whether a process with this pid exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -116,19 +116,19 @@ def pid_exists(pid: int) -> bool:
 
 
 def peak_memory_bytes(pid: int) -> int:
-    """The most that a living process ever had."""
+    """The peak resident memory of a running process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
 def wait_pid_file(path: Path, limit_s: float) -> int:
-    """The process id that an app writes to `path` when it starts."""
+    """The pid that an app writes to `path` when it starts."""
     wait_for(f"a process to write {path.name}", path.exists, limit_s)
     return int(path.read_text())
 
 
 def marked_pids(mark: str) -> list[int]:
-    """All processes on this machine that inherited `mark` from a test."""
+    """All processes of this machine that inherited the mark of a test."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -143,12 +143,12 @@ def marked_pids(mark: str) -> list[int]:
 
 
 def marked_commands(mark: str, command: str) -> list[int]:
-    """Those of them that run `command`."""
+    """Those that run `command`."""
     return [pid for pid in marked_pids(mark) if pid_exists(pid) and command in command_line(pid)]
 
 
 def command_line(pid: int) -> str:
-    """Empty where the process is gone."""
+    """Empty if the process has exited."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -156,7 +156,7 @@ def command_line(pid: int) -> str:
 
 
 def kill_marked(mark: str) -> None:
-    """End every process a test left behind, by pid, until none is found."""
+    """Kills all processes of a test, by pid, until none is found."""
 
     def sweep() -> bool:
         left = [pid for pid in marked_pids(mark) if pid_exists(pid)]

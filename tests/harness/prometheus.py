@@ -1,6 +1,4 @@
-"""Prometheus as Debian packages it, unpacked into the test cache: nothing is installed on the machine.
-
-Knows how to get, start and ask it; what it should say is decided by the tests.
+"""Prometheus from Debian packages, unpacked into the test cache: nothing is installed on the machine.
 """
 
 import json
@@ -20,12 +18,12 @@ ASK_LIMIT_S = 10.0
 
 
 def prometheus_bin() -> Path:
-    """The directory with `prometheus` and `promtool`, filled now if need be."""
+    """The directory with `prometheus` and `promtool`, filled if necessary."""
     return unpacked("prometheus").root / "usr" / "bin"
 
 
 class Prometheus:
-    """A Prometheus at work on a configuration."""
+    """A running Prometheus with a configuration."""
 
     def __init__(self, workspace: Workspace, config: Path):
         self._address = free_address()
@@ -43,7 +41,7 @@ class Prometheus:
             return False
 
     def ask(self, what: str, **parameters: object) -> object:
-        """Its HTTP API: `query`, `query_range`, `targets`, `alerts`."""
+        """Queries its HTTP API: `query`, `query_range`, `targets`, `alerts`."""
         encoded = urllib.parse.urlencode(parameters)
         try:
             with urllib.request.urlopen(f"http://{self._address}/api/v1/{what}?{encoded}", timeout=ASK_LIMIT_S) as got:
@@ -52,12 +50,12 @@ class Prometheus:
             raise AssertionError(f"{what} {parameters}: {refused.read().decode()}") from refused
 
     def value(self, expression: str) -> float | None:
-        """The one value of an expression now; None where there is none."""
+        """The current value of an expression; None if there is none."""
         found = self.ask("query", query=expression)["result"]
         assert len(found) <= 1, f"{expression} has {len(found)} values"
         return float(found[0]["value"][1]) if found else None
 
     def values(self, expression: str, start: float, end: float) -> list[float]:
-        """All values of an expression in a span of time, second by second."""
+        """The values of an expression in a period, in steps of one second."""
         found = self.ask("query_range", query=expression, start=start, end=end, step="1s")["result"]
         return [float(value) for series in found for _, value in series["values"]]

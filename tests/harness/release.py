@@ -1,7 +1,5 @@
-"""An installed official Flower release: where its commands are, and the arguments that they take.
-
-In which release a transport or a file changed stands in `changes.json`, the arguments of each release in `launch.json`. Both are
-written by crates/base/flower.
+"""An installed official Flower release: its commands and their arguments. `changes.json` lists in which release a
+transport or a file changed, `launch.json` the arguments of each release. crates/base/flower writes both.
 """
 
 import json
@@ -18,7 +16,7 @@ LAUNCH = json.loads((Path(__file__).parent / "launch.json").read_text())
 
 @dataclass(frozen=True)
 class Flower:
-    """One release, e.g. 1.42."""
+    """One release, for example 1.42."""
 
     version: str
     bin: Path
@@ -28,14 +26,14 @@ class Flower:
         return int(self.version.partition(".")[2])
 
     def since(self, change: str) -> bool:
-        """Whether the release has a change of the table."""
+        """Whether the release includes a change of the table."""
         return self.minor >= CHANGES[change]
 
     def command(self, name: str) -> str:
         return str(self.bin / name)
 
     def arguments(self, name: str, **values: object) -> list[str]:
-        """Arguments of the table, with values for its placeholders."""
+        """The arguments in the table, with values for the placeholders."""
         return [word.format_map(values) for word in LAUNCH[str(self.minor)][name].split()]
 
     @property
@@ -48,32 +46,32 @@ class Flower:
 
     @property
     def runtime_transport(self) -> str:
-        """Between ServerApps or their launcher and the SuperLink."""
+        """The transport between the SuperLink and ServerApps or SuperExecs."""
         return HTTP if self.since("apps_by_http") else GRPC
 
     @property
     def cli_reads_home(self) -> bool:
-        """Whether `flwr` looks for the SuperLink's address in FLWR_HOME, not in the app's pyproject.toml."""
+        """Whether `flwr` reads the SuperLink's address from FLWR_HOME instead of the app's pyproject.toml."""
         return self.since("cli_reads_home")
 
     @property
     def cli_shows_federations(self) -> bool:
-        """Whether there is a `federation show`; later it is a form of `federation list`."""
+        """Whether `federation show` exists; later releases have it in `federation list`."""
         return not self.since("cli_reads_home")
 
     @property
     def node_wants_certificate(self) -> bool:
-        """Whether a SuperNode of a SuperLink with TLS has to serve its own ClientApps with TLS, too."""
+        """Whether a SuperNode needs a certificate for its ClientApps if the SuperLink has TLS."""
         return self.since("control_by_http")
 
     @property
     def superlink_has_one_port(self) -> bool:
-        """Whether the official SuperLink serves apps at `--host` and `--port`, not at an address of their own."""
+        """Whether the official SuperLink serves apps at `--host` and `--port`, without a separate address."""
         return self.since("apps_by_http")
 
     @property
     def superlink_installs_packages(self) -> bool:
-        """Whether it has to be told not to fetch an app's dependencies from a package index."""
+        """Whether it must be told not to install an app's dependencies."""
         return self.since("installs_dependencies")
 
 
@@ -81,7 +79,7 @@ _known: dict[str, Flower | CannotBeHad] = {}
 
 
 def flower(version: str = DEFAULT) -> Flower:
-    """The release, installed now if need be. One that cannot be had is not tried again."""
+    """The release, installed if necessary. A failed installation is not repeated."""
     if version not in _known:
         try:
             _known[version] = Flower(version, provision(version) / "bin")

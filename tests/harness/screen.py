@@ -1,4 +1,4 @@
-"""A program on a terminal of its own: keys in, what it writes out, and how it leaves the terminal."""
+"""A program on its own pseudo-terminal: sends keys, reads output, and checks the terminal's state at the end."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ END_LIMIT_S = 10.0
 
 
 class Screen:
-    """Starts `argv`; everything that it wrote so far is in `text`."""
+    """Starts `argv`; `text` is its output so far."""
 
     def __init__(self, argv: list[str], env: dict[str, str], cwd: Path, columns: int = 80, lines: int = 24):
         self._ours, theirs = pty.openpty()
@@ -43,11 +43,11 @@ class Screen:
         os.kill(self._process.pid, number)
 
     def wait(self, *words: str) -> None:
-        """Until all of these were written. A picture is written piece by piece, so these are single words."""
+        """Waits until all of these were written. A frame is written in pieces, so these are single words."""
         wait_for(f"{words} on the screen", lambda: all(word in self._read() for word in words), SHOW_LIMIT_S)
 
     def forget(self) -> None:
-        """What was written until now does not count any more."""
+        """Discards the output so far."""
         self._read()
         self.text = ""
 
@@ -60,7 +60,7 @@ class Screen:
 
     @property
     def is_as_before(self) -> bool:
-        """The terminal echoes and reads lines again, and shows what it showed."""
+        """Whether echo, line mode and the main screen are restored."""
         return termios.tcgetattr(self._theirs) == self._before and self._read().rfind(LEAVES) > self.text.rfind(ENTERS)
 
     def close(self) -> None:

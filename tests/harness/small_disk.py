@@ -1,4 +1,4 @@
-"""A small file system of its own at the place of a state directory, to be filled to the last byte. Needs root."""
+"""A small file system for a state directory, which a test fills completely. Needs root."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ def small_disk(place: Path, size_bytes: int = SMALL_DISK_BYTES) -> Iterator[Path
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        raise CannotBeHad("no right to mount a small file system here")
+        raise CannotBeHad("a small file system cannot be mounted here")
     try:
         yield place
     finally:
@@ -23,7 +23,7 @@ def small_disk(place: Path, size_bytes: int = SMALL_DISK_BYTES) -> Iterator[Path
 
 
 def fill(place: Path) -> Path:
-    """Take all space away, to the last byte."""
+    """Uses all free space."""
     filler = place / "filler"
     with filler.open("wb", buffering=0) as file:
         for piece in (1 << 16, 1 << 12, 1):

@@ -1,4 +1,4 @@
-"""A SuperLink under test, ours or the official one, that can be stopped, killed and started again on the same state."""
+"""A SuperLink under test, ours or the official one, that can be stopped, killed and restarted with its state."""
 
 import subprocess
 from collections.abc import Iterable
@@ -25,23 +25,23 @@ CHECK_STATE_LIMIT_S = 30.0
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """What a test chooses about its SuperLink."""
+    """The options of a SuperLink in a test."""
 
     kind: str = TRELLIS
     isolation: str = SUBPROCESS
     tls: TlsFiles | None = None
     supernode_auth: bool = False
-    # The release that runs ServerApps, and that of the SuperLink itself where it is an official one.
+    # The release of ServerApps, and of an official SuperLink.
     runtime: str = DEFAULT
     official: str = DEFAULT
-    # Further flags, of ours or of the official one.
+    # Additional flags.
     flags: tuple[str, ...] = ()
-    # An official one serves nodes and users only in the way that its release prefers.
+    # An official SuperLink serves nodes and users only with the preferred transport of its release.
     as_shipped: bool = False
 
 
 class Superlink:
-    """Addresses and state stay the same over restarts; the process does not."""
+    """Addresses and state survive restarts; the process does not."""
 
     def __init__(self, workspace: Workspace, options: LinkOptions):
         self.options = options
@@ -65,11 +65,11 @@ class Superlink:
 
     @property
     def http_address(self) -> str:
-        """Of the one port for everything that speaks HTTP."""
+        """The address of the HTTP port."""
         return f"{HOST}:{self.http_port}"
 
     def control_for(self, release: Flower) -> str:
-        """The address for a command line of some release."""
+        """The address for the command line of some release."""
         return self.http_address if release.cli_transport == HTTP else self.control_address
 
     def fleet_for(self, release: Flower) -> str:
@@ -79,7 +79,7 @@ class Superlink:
         return self.http_address if release.runtime_transport == HTTP else self.serverappio_address
 
     def start(self) -> "Superlink":
-        """Start and wait until it serves."""
+        """Starts it and waits until it serves."""
         self.launch()
         if not self.settle():
             raise NotInTime(
@@ -88,21 +88,21 @@ class Superlink:
         return self
 
     def launch(self, crash_at: str | None = None) -> None:
-        """Start it, armed to kill itself at a crash point if one is named, and wait for nothing."""
+        """Starts it without waiting; if a crash point is named, it kills itself there."""
         extra = {"TRELLIS_CRASH_AT": crash_at} if crash_at else {}
         if self.options.kind == OFFICIAL and not self.options.as_shipped:
-            # Newer ones speak gRPC only when asked to.
+            # Newer releases serve gRPC only on request.
             extra |= {"FLWR_INTERNAL_GRPC_CONTROL_API": "1", "FLWR_INTERNAL_GRPC_FLEET_API": "1"}
         env = self._workspace.env(flower(self.options.runtime), **extra)
         self._process = self._workspace.start("superlink", self._argv(), env)
 
     def settle(self, limit_s: float = SERVING_LIMIT_S) -> bool:
-        """Wait until it serves or is dead; whether it serves."""
+        """Waits until it serves or has exited; returns whether it serves."""
         wait_for("the SuperLink to report SERVING", lambda: self.is_serving() or not self.process.alive, limit_s)
         return self.process.alive
 
     def is_serving(self) -> bool:
-        """Its own word on the health port."""
+        """Asks its health port."""
         try:
             with grpc.insecure_channel(self.health_address) as channel:
                 answer = health_pb2_grpc.HealthStub(channel).Check(
@@ -116,18 +116,18 @@ class Superlink:
         return self.process.stop()
 
     def kill(self) -> None:
-        """kill -9 of the SuperLink alone, as a crash would do."""
+        """Sends kill -9 to the SuperLink only, like a crash."""
         self.process.kill()
 
     def check_state(self) -> subprocess.CompletedProcess[str]:
-        """`--check-state` of the stopped SuperLink's state directory."""
+        """Runs `--check-state` on the state directory of the stopped SuperLink."""
         argv = [str(trellis_binary()), "superlink", "--state-dir", str(self.state_dir), "--check-state"]
         return subprocess.run(
             argv, env=self._workspace.env(), capture_output=True, text=True, timeout=CHECK_STATE_LIMIT_S, check=False
         )
 
     def stored_objects(self) -> list[Path]:
-        """Object files in the state directory; none should be left once every run is over."""
+        """Object files in the state directory; none may be left when all runs are over."""
         return sorted(path for path in (self.state_dir / "objects").rglob("*") if path.is_file())
 
     def _argv(self) -> list[str]:
@@ -172,7 +172,7 @@ def official_program(release: Flower, state_dir: Path) -> list[str]:
 
 
 def crash_points() -> list[str]:
-    """The names at which the binary under test can be told to crash."""
+    """The names of crash points of the binary under test."""
     argv = [str(trellis_binary()), "superlink", "--list-crash-points"]
     listed = subprocess.run(argv, capture_output=True, text=True, timeout=CHECK_STATE_LIMIT_S, check=True)
     return listed.stdout.split()

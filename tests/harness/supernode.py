@@ -14,7 +14,7 @@ CONNECT_LIMIT_S = 60.0
 
 @dataclass
 class Supernode:
-    """One node: its partition, its key if it has one, its release, and the process that runs it now."""
+    """A node: its partition, its key if it has one, its release, and its current process."""
 
     workspace: Workspace
     superlink: Superlink
@@ -23,7 +23,7 @@ class Supernode:
     key: NodeKey | None = None
     version: str = DEFAULT
     flags: tuple[str, ...] = ()
-    # Another address than the one that the SuperLink has for its release.
+    # Overrides the address of the SuperLink for its release.
     address: str | None = None
 
     def __post_init__(self) -> None:
@@ -45,11 +45,11 @@ class Supernode:
         return self
 
     def wait_connected(self) -> int:
-        """Wait until it has a node id, and return it."""
+        """Waits until it has a node id; returns the id."""
         return int(self.process.wait_line(r"SuperNode ID: (\d+)", CONNECT_LIMIT_S).group(1))
 
     def wait_settled(self) -> None:
-        """Wait until it also has its launcher of ClientApps; from then on it only polls."""
+        """Waits until it also has its SuperExec; from then on it only polls."""
         self.wait_connected()
         self.process.wait_line("Starting Flower SuperExec", CONNECT_LIMIT_S)
 
@@ -69,15 +69,15 @@ class Supernode:
 
 
 def start_superexec(workspace: Workspace, superlink: Superlink) -> Process:
-    """The separate launcher of ServerApps that `--isolation process` expects an operator to run."""
+    """Starts the SuperExec that an operator runs with `--isolation process`."""
     release = flower(superlink.options.runtime)
-    # The gRPC port of apps is for the same machine and has no TLS.
+    # The gRPC port of apps is for the local machine and has no TLS.
     tls = superlink.options.tls if release.runtime_transport == HTTP else None
     argv = superexec_command(release, "serverapp", superlink.runtime_for(release), tls)
     return workspace.start("superexec", argv, workspace.env(release, home="superexec"))
 
 
 def superexec_command(release: Flower, plugin: str, address: str, tls: TlsFiles | None = None) -> list[str]:
-    """`flower-superexec` for the apps of a SuperLink or of a SuperNode."""
+    """The `flower-superexec` command for the apps of a SuperLink or a SuperNode."""
     argv = [release.command("flower-superexec"), *release.arguments(f"superexec_{plugin}", address=address)]
     return [*argv, *(["--insecure"] if tls is None else ["--root-certificates", str(tls.ca)])]

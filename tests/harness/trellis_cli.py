@@ -1,4 +1,4 @@
-"""Commands of `trellis` that call a SuperLink, as an operator or a node types them."""
+"""Commands of `trellis` that call a SuperLink."""
 
 import json
 import subprocess
@@ -12,13 +12,13 @@ COMMAND_LIMIT_S = 30.0
 
 @dataclass(frozen=True)
 class TrellisCli:
-    """Calls one SuperLink, trusting the CA of its certificate where it has one."""
+    """Calls one SuperLink; trusts the CA of its certificate if it has one."""
 
     workspace: Workspace
     superlink: Superlink
 
     def run(self, *words: str, stdin: str = "") -> str:
-        """What `trellis WORDS` prints; raises where it fails."""
+        """Runs `trellis WORDS`; returns the output, raises on failure."""
         tls = self.superlink.options.tls
         security = ["--insecure"] if tls is None else ["--root-certificates", str(tls.ca)]
         argv = [str(trellis_binary()), *words, "--superlink", self.superlink.http_address, *security]

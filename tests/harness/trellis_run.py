@@ -1,4 +1,4 @@
-"""`trellis run`, as somebody types it who trains; and what it leaves behind."""
+"""`trellis run`, as a user calls it, and its results."""
 
 import json
 import os
@@ -17,7 +17,7 @@ DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
 
 
 class TrellisRun:
-    """One `trellis run` with its output in JSON lines."""
+    """A `trellis run` with output in JSON lines."""
 
     def __init__(
         self,
@@ -36,28 +36,28 @@ class TrellisRun:
         self.process: Process = workspace.start(name, argv, workspace.env(release))
 
     def events(self, kind: str | None = None) -> list[dict]:
-        """What it has told so far; other lines are remarks and logs."""
+        """The events so far; other lines are remarks and logs."""
         lines = [json.loads(line) for line in self.process.output().splitlines() if line.startswith("{")]
         return [line for line in lines if kind in (None, line["event"])]
 
     def wait_started(self) -> int:
-        """Wait until there is a run, and return its id."""
+        """Waits until the run exists; returns its id."""
         self.process.wait_line('"event":"started"', RUN_LIMIT_S)
         return int(self.events("started")[0]["run_id"])
 
     def wait_ended(self, code: int = 0) -> dict:
-        """Wait until it has ended, with this exit code; how the run ended."""
+        """Waits for the exit with this code; returns the last event."""
         found = self.process.wait_exit(RUN_LIMIT_S)
         assert found == code, f"it exited with {found}\n{self.process.output()}"
         return self.events("ended")[-1]
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Sends Ctrl-C."""
         os.kill(self.process.pid, signal.SIGINT)
 
 
 def saved_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
-    """The model in the directory of a checkpoint (safetensors: a length, a header of JSON, the numbers)."""
+    """The model in a checkpoint directory (safetensors: a length, a JSON header, the numbers)."""
     content = (checkpoint / "model.safetensors").read_bytes()
     length = int.from_bytes(content[:8], "little")
     header, data = json.loads(content[8 : 8 + length]), content[8 + length :]

@@ -1,4 +1,4 @@
-"""Waiting for an observable event, with a limit and a message that says what did not happen."""
+"""Waits for an observable event, with a limit and a message about what did not happen."""
 
 import time
 from collections.abc import Callable
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class NotInTime(AssertionError):
-    """The awaited event did not happen within its limit."""
+    """The event did not happen within its limit."""
 
 
 def wait_for(what: str, probe: Callable[[], T | None | bool], limit_s: float) -> T:
-    """Call `probe` until it returns something other than None or False, and return that."""
+    """Calls `probe` until it returns something other than None or False, and returns that."""
     deadline = time.monotonic() + limit_s
     while True:
         seen = probe()

@@ -1,7 +1,8 @@
-"""Where a test's files live and with which environment its processes run."""
+"""The files of a test, and the environment of its processes."""
 
 import os
 import shutil
+import subprocess
 import tempfile
 import uuid
 from dataclasses import dataclass, field
@@ -12,8 +13,8 @@ from harness.release import Flower, flower
 
 TESTS = Path(__file__).resolve().parent.parent
 REPOSITORY = TESTS.parent
-DIGITS = REPOSITORY / "crates" / "native" / "data"
-# Settings of the caller that would change what Flower does.
+DIGITS = REPOSITORY / "crates" / "training" / "native" / "data"
+# Variables of the caller that would affect Flower.
 DROPPED = ("FLWR_", "TRELLIS_", "GRPC_", "XDG_DATA_HOME")
 
 
@@ -23,9 +24,16 @@ def trellis_binary() -> Path:
     return Path(os.environ.get("TRELLIS_BIN", default)).resolve()
 
 
+def libraries(binary: Path) -> dict[str, Path]:
+    """The libraries of a dynamic program by the path at which it expects them."""
+    output = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
+    paths = [word for line in output.splitlines() for word in line.split() if word.startswith("/")]
+    return {path: Path(path).resolve() for path in paths}
+
+
 @dataclass
 class Workspace:
-    """A directory of its own, a private FLWR_HOME, and every process that was started in it."""
+    """A directory, a private FLWR_HOME, and all processes that were started in it."""
 
     root: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -41,7 +49,7 @@ class Workspace:
 
     @property
     def states(self) -> Path:
-        """Parent of state directories. It is not below `root`, where apps may write."""
+        """The parent of state directories. It is not below `root`, where apps may write."""
         return self._beside / self.root.name
 
     @property
@@ -54,11 +62,11 @@ class Workspace:
 
     @property
     def trellis_home(self) -> Path:
-        """Where models of runs in one process go, and where a server of this machine would be looked for."""
+        """The home for models of in-process runs, and for the address of a local server."""
         return self.root / "trellis-home"
 
     def env(self, release: Flower | None = None, home: str = "", **extra: str) -> dict[str, str]:
-        """For a process of some release, which finds further commands of that release by PATH."""
+        """The environment for a process of some release, which finds commands of that release by PATH."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
         kept |= {
             "PATH": f"{(release or flower()).bin}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -68,11 +76,10 @@ class Workspace:
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PYTHONUNBUFFERED": "1",
             "NO_COLOR": "1",
-            # Wide, so that tables of the command line are not wrapped and compare as text.
+            # Wide, so that tables of the command line are not wrapped.
             "COLUMNS": "200",
             MARK: self.mark,
-            # Apps of tests write their results to workspaces, also to one beside that of their SuperLink; some learn from
-            # our digits.
+            # Apps of tests write their results to workspaces, also to one beside that of their SuperLink; some use our digits.
             "TRELLIS_APP_DATA": f"{self.root.parent}:rw,{DIGITS}",
         }
         return kept | extra
@@ -88,7 +95,7 @@ class Workspace:
         return target
 
     def close(self) -> None:
-        """End everything that was started here, also what outlived its parent."""
+        """Kills everything that was started here, including processes that outlived their parent."""
         kill_marked(self.mark)
         for process in self.processes:
             process.reap()

@@ -1,6 +1,5 @@
-"""A VM of a zone without a hypervisor: an appliance in a network and a file system of its own, started by `fake-one`.
-
-It is plugged into the zone's lan with the address that the cloud gave it, and ends with its process group.
+"""A VM of a zone without a hypervisor: an appliance in its own network and file system, started by `fake-one`. It joins
+the zone's LAN with the address that the cloud assigned, and ends with its process group.
 """
 
 import os
@@ -25,7 +24,7 @@ def main() -> None:
     run(*inside, "ip", "address", "add", f"{address}/24", "dev", "eth0")
     run(*inside, "ip", "link", "set", "eth0", "up")
     run(*inside, "ip", "route", "add", "default", "via", os.environ["ZONE_GATEWAY"])
-    # Programs that name interfaces machine-wide would meet those of the other VMs here.
+    # Interface names are machine-wide without a network namespace, and would collide with those of other VMs.
     run(*inside, "mount", "-t", "tmpfs", "none", "/run")
     root = directory / "root"
     root.mkdir(exist_ok=True)

@@ -1,9 +1,9 @@
-"""Clouds that are far from each other: each a network of its own behind a router with NAT, joined by an internet.
+"""Several clouds, each with its own network behind a NAT router, connected by an internet.
 
     VM - - lan - - router (NAT, front end of the cloud)  - - internet - -  router  - - lan - - VM
 
-Each front end runs `fake-one`, an OpenNebula whose VMs are appliances in network namespaces of their own (`zone_vm.py`).
-Nobody outside a zone reaches its lan, but for ports that its router forwards.
+Each front end runs `fake-one`, an OpenNebula whose VMs are appliances in network namespaces (`zone_vm.py`). From outside a zone
+only forwarded ports of its router reach its LAN.
 """
 
 import json
@@ -23,7 +23,7 @@ from provision import CannotBeHad
 
 WIREGUARD_GO = ("wireguard-go", "wireguard-tools")
 PUBLIC = "203.0.113"
-# As the fake cloud has them from the beginning.
+# The initial credentials of the fake cloud.
 CREDENTIALS = "oneadmin:onepass"
 SERVED_LIMIT_S = 30.0
 VM_PROGRAM = Path(__file__).with_name("zone_vm.py")
@@ -54,16 +54,16 @@ table ip nat {
 
 
 def fake_one() -> Path:
-    """The fake cloud's program: FAKE_ONE_BIN, or the debug build of this repository."""
+    """The program of the fake cloud: FAKE_ONE_BIN, or the debug build of this repository."""
     default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / "fake-one"
     found = Path(os.environ.get("FAKE_ONE_BIN", default)).resolve()
     if not found.exists():
-        raise CannotBeHad(f"{found} is not there: cargo build -p trellis-fake-one")
+        raise CannotBeHad(f"{found} is missing: cargo build -p trellis-fake-one")
     return found
 
 
 class Internet:
-    """A switch that all routers are on."""
+    """A switch that connects all routers."""
 
     def __init__(self, workspace: Workspace):
         self.workspace = workspace
@@ -80,7 +80,7 @@ class Internet:
 
 
 class Zone:
-    """A lan with its router; the router is the cloud's front end too."""
+    """A LAN with its router, which is also the cloud's front end."""
 
     def __init__(self, internet: Internet, name: str, number: int):
         self.name, self.number = name, number
@@ -93,21 +93,21 @@ class Zone:
         self.router.run("ip", "address", "add", f"{self.lan}.1/24", "dev", "lan")
         self.router.run("ip", "link", "set", "lan", "up")
         self.router.run("sysctl", "--quiet", "-w", "net.ipv4.ip_forward=1")
-        self._nft("--file", "-", told=RULES)
+        self._nft("--file", "-", stdin=RULES)
 
-    def _nft(self, *words: str, told: str | None = None) -> str:
+    def _nft(self, *words: str, stdin: str | None = None) -> str:
         if found := shutil.which("nft", path="/usr/sbin:/usr/bin:/sbin:/bin"):
-            return self.router.run(found, *words, told=told)
+            return self.router.run(found, *words, stdin=stdin)
         packages = unpacked(*NFTABLES)
-        return self.router.run(packages.program("usr/sbin/nft"), *words, told=told, env=packages.env)
+        return self.router.run(packages.program("usr/sbin/nft"), *words, stdin=stdin, env=packages.env)
 
     def forward(self, protocol: str, port: int, to: str) -> None:
-        """A port of the router leads to a machine of its lan from now on."""
+        """Forwards a port of the router to a machine of its LAN."""
         rule = ("iifname", "wan", protocol, "dport", str(port), "dnat", "to", to)
         self._nft("add", "rule", "ip", "nat", "prerouting", *rule)
 
     def cut(self) -> None:
-        """From now on the zone hears nothing of the others, nor they of it. Its front end is cut off too."""
+        """Drops all packets between this zone, including its front end, and the others."""
         for chain, way in (("input", "iifname"), ("output", "oifname"), ("forward", "iifname"), ("forward", "oifname")):
             self._nft("add", "rule", "inet", "cable", chain, way, "wan", "drop")
 
@@ -139,11 +139,11 @@ class Cloud:
         wait_for(f"the cloud of {zone.name}", lambda: "{" in self.process.output(), SERVED_LIMIT_S)
 
     def vms(self, role: str) -> list[dict]:
-        """Those of a role that run."""
+        """The running VMs of a role."""
         return [vm for vm in self.control("/vms") if vm["role"] == role and vm["state"] == "RUNNING"]
 
     def control(self, path: str, body: dict | None = None) -> dict | list | None:
-        """Asks, or tells, the fake's control port."""
+        """Reads, or with a body changes, the state of the fake through its control port."""
         data = None if body is None else json.dumps(body).encode()
 
         def ask() -> bytes:

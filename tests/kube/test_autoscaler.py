@@ -168,7 +168,7 @@ class Scaled:
         self.federation.wait_ready()
         hurried = {'value: "120"': 'value: "500m"', "Seconds: 600": "Seconds: 5"}
         autoscaler = block("apiVersion: autoscaling/v2", **hurried, **{"maxReplicas: 10": f"maxReplicas: {MOST}"})
-        self.cluster.kubectl("apply", "-f", "-", told=autoscaler)
+        self.cluster.kubectl("apply", "-f", "-", stdin=autoscaler)
 
     def start_run(self) -> Process:
         told = {"initial_model": self.federation.first_model(), "train_seconds": TRAIN_SECONDS, "min_available_nodes": WANTED}
@@ -209,7 +209,7 @@ class Scaled:
 
     def told(self) -> str:
         served = self.cluster.kubectl("get", "apiservices")
-        return "\n".join([self.cluster.kubectl("describe", "hpa", NAME), served, self.cluster.told()])
+        return "\n".join([self.cluster.kubectl("describe", "hpa", NAME), served, self.cluster.diagnostics()])
 
 
 def test_an_autoscaler_follows_what_is_trained(make_cluster: Callable[..., Cluster]) -> None:

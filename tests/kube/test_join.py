@@ -104,13 +104,13 @@ def test_a_machine_with_a_key_that_nobody_made_known_is_refused(make_cluster: Ca
     key = make_node_key(outside.directory(), "stranger")
     exported = export(cluster, outside)
     stranger = outside.trellis("supernode", "--join", exported, "--auth-supernode-private-key", str(key.private))
-    stranger.wait_line("does not take this node.*No SuperNode found with the given public key", LIMIT_S)
+    stranger.wait_line("refuses this node.*No SuperNode found with the given public key", LIMIT_S)
     # Without any it is no better off.
     settings = outside.directory() / ".local/state/trellis/supernode/join/node-0.toml"
     keyless = [line for line in settings.read_text().splitlines() if "private-key" not in line]
     (settings.parent / "keyless.toml").write_text("\n".join(keyless))
     nobody = outside.trellis("supernode", "--config", str(settings.parent / "keyless.toml"), "--state-dir", "nobody")
-    nobody.wait_line("does not take this node.*must be registered", LIMIT_S)
+    nobody.wait_line("refuses this node.*must be registered", LIMIT_S)
 
 
 @pytest.mark.trellis_only
@@ -126,7 +126,7 @@ def test_another_cluster_joins_with_the_documented_manifest(make_cluster: Callab
     ours = f"image: {TRELLIS_IMAGE}one"
     text, exchanged = re.subn(r"image: trellis-supernode:\S+", ours, manifest("Another cluster"))
     assert exchanged == 1
-    cluster.kubectl("apply", *elsewhere, "-f", "-", told=text)
+    cluster.kubectl("apply", *elsewhere, "-f", "-", stdin=text)
 
     def look() -> bool:
         status = json.loads(cluster.kubectl("get", "statefulset", "lab", *elsewhere, "-o", "json"))["status"]

@@ -35,7 +35,7 @@ def operator(cluster: RealCluster) -> RealCluster:
     """Installed as its manifests say."""
     argv = [str(trellis_binary()), "operator", "manifests", "--image", OPERATOR_IMAGE]
     manifests = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    cluster.kubectl("apply", "--server-side", "-f", "-", told=manifests)
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=manifests)
     for namespace in (OPERATOR, "default"):
         labels = [f"{name}={value}" for name, value in RESTRICTED.items()]
         cluster.kubectl("label", "--overwrite", "namespace", namespace, *labels)
@@ -47,5 +47,5 @@ def operator(cluster: RealCluster) -> RealCluster:
     try:
         wait_for("the operator to be available", is_available, LIMIT_S)
     except NotInTime as late:
-        raise NotInTime(f"{late}\n{cluster.told()}") from None
+        raise NotInTime(f"{late}\n{cluster.diagnostics()}") from None
     return cluster

@@ -1,7 +1,6 @@
 """Fixtures of the suite for models on disk: a checkpoint, `trellis model`, and who else reads what it exports."""
 
 import ast
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from harness.workspace import trellis_binary
 from models.checkpoint import Tensor, every_dtype, write_checkpoint
-from provision import cache_dir
 
 COMMAND_LIMIT_S = 60.0
 # Importing torch from a cold disk takes long.
@@ -37,27 +35,6 @@ def model(tmp_path: Path, tensors: list[Tensor]) -> Callable[..., subprocess.Com
         return done
 
     return call
-
-
-@pytest.fixture(scope="session")
-def torch_python() -> str:
-    """An interpreter that has torch and safetensors. They are gigabytes, so they are not installed for a test."""
-    python = os.environ.get("TRELLIS_TEST_TORCH") or str(cache_dir() / "torch" / "bin" / "python")
-    try:
-        seen = subprocess.run(
-            [python, "-c", "import torch, safetensors.torch"], capture_output=True, text=True, timeout=READER_LIMIT_S
-        )
-        why = seen.stderr.strip().splitlines()[-1:] if seen.returncode else None
-    except OSError as error:
-        why = [str(error)]
-    if why is not None:
-        where = cache_dir() / "torch"
-        pytest.skip(
-            f"no torch to read exports with ({' '.join(why)}): "
-            f"python3 -m venv {where} && {where}/bin/pip install torch numpy safetensors, "
-            "or name an interpreter that has them in TRELLIS_TEST_TORCH"
-        )
-    return python
 
 
 @pytest.fixture

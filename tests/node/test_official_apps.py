@@ -50,29 +50,29 @@ class Node:
         (bundle,) = [*self.workspace.root.glob("*.fab"), *source.glob("*.fab")]
         return bundle
 
-    def start(self, *wishes: str, python: bool = False, secret: Path | None = None) -> None:
+    def start(self, *actions: str, python: bool = False, secret: Path | None = None) -> None:
         settings = {
             "directory": str(self.workspace.root / "node"),
             "bundle": str(self.build()),
             "python": str(self.release.bin / "python") if python else None,
             "secret": str(secret) if secret else None,
-            "wishes": wishes,
+            "actions": actions,
         }
         (self.workspace.root / "node").mkdir()
         self.process = self.workspace.start("node", [str(example()), json.dumps(settings)], self.env)
 
-    def told(self) -> list[dict]:
+    def lines(self) -> list[dict]:
         return [json.loads(line) for line in self.process.output().splitlines() if line.startswith("{")]
 
     def superexec(self, *flags: str) -> None:
-        address = wait_for("the address", lambda: self.told()[0]["address"] if self.told() else None, LIMIT_S)
+        address = wait_for("the address", lambda: self.lines()[0]["address"] if self.lines() else None, LIMIT_S)
         argv = superexec_command(self.release, "clientapp", address)
         self.workspace.start("superexec", [*argv, *flags], self.env)
 
     def outcomes(self) -> list[dict]:
         wait_for("the end of all instructions", lambda: not self.process.alive, LIMIT_S)
         assert self.process.exit_code == 0, self.process.output()
-        return self.told()[1:]
+        return self.lines()[1:]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -96,11 +96,11 @@ def test_the_status_tells_of_an_app_at_work(stage, workspace):
     run_id = submit(fed, "count hang", sign_path=sign)
     pid = wait_pid_file(sign, START_LIMIT_S)
 
-    told = node.status().told
+    content = node.status().content
 
-    assert told["instructions_under_way"] == 1
-    assert [(run["run_id"], run["replied"], run["under_way"]) for run in told["runs"]] == [(str(run_id), 1, 1)]
-    assert [(app["pid"], app["run_id"], app["state"]) for app in told["apps"]] == [(pid, str(run_id), "working")]
+    assert content["instructions_under_way"] == 1
+    assert [(run["run_id"], run["replied"], run["under_way"]) for run in content["runs"]] == [(str(run_id), 1, 1)]
+    assert [(app["pid"], app["run_id"], app["state"]) for app in content["apps"]] == [(pid, str(run_id), "working")]
 
 
 def test_the_log_is_json_that_names_runs_and_messages(stage):

@@ -152,9 +152,9 @@ def test_a_bad_certificate_is_not_taken_up_and_the_next_good_one_is(workspace, s
     first = served_certificate(superlink.http_address, signer.ca)
 
     signer.sign(Wish(until_s=-1.0, wrong_key=True), "changing")
-    superlink.process.wait_line("the new certificate is not served, the old one stays in use", RELOAD_LIMIT_S)
+    superlink.process.wait_line("the new certificate is refused, the old one stays in use", RELOAD_LIMIT_S)
     assert served_certificate(superlink.http_address, signer.ca) == first
 
     signer.sign(name="changing")
-    superlink.process.wait_line("a new certificate is served", RELOAD_LIMIT_S)
+    superlink.process.wait_line("serving a new certificate", RELOAD_LIMIT_S)
     assert served_certificate(superlink.http_address, signer.ca) != first

@@ -11,7 +11,7 @@ from provision import CannotBeHad
 
 pytestmark = [pytest.mark.quick, pytest.mark.trellis_only]
 
-SAMPLES = REPOSITORY / "crates" / "spec" / "tests"
+SAMPLES = REPOSITORY / "crates" / "control" / "spec" / "tests"
 # Wrong by a single field alone, so that the schema must see it too. Other samples are wrong in how fields fit together.
 WRONG_BY_A_FIELD = ("bare", "misspelt", "placeholders", "range", "runtime", "scaling", "types")
 OF_THE_OPERATOR = "flwr.exalsius.ai"

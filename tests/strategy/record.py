@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from strategy.cases import Maker, by_hand, private  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-RECORD = HERE.parent.parent / "crates" / "strategy" / "tests" / "data" / "recorded.jsonl"
+RECORD = HERE.parent.parent / "crates" / "training" / "strategy" / "tests" / "data" / "recorded.jsonl"
 KINDS = ("server-fixed", "server-adaptive", "client-fixed", "client-adaptive")
 
 

@@ -10,7 +10,7 @@ from strategy.cases import Case, Reply
 from strategy.compare import values_of
 
 VERSIONS = ("1.25", "1.42")
-MODELS = REPOSITORY / "crates" / "strategy" / "tests" / "data" / "xgboost"
+MODELS = REPOSITORY / "crates" / "training" / "strategy" / "tests" / "data" / "xgboost"
 
 pytestmark = [pytest.mark.quick, pytest.mark.parametrize("version", VERSIONS)]
 

@@ -50,7 +50,7 @@ def go_on_after_kills(fed, kills: int, seed: int) -> None:
             # It had kept nothing yet, so there was nothing to go on from by itself.
             last = fed.train("--resume", str(run_id), rounds=ROUNDS, **MODEL).saved_bytes()
         else:
-            restarted += "goes on from its last checkpoint" in fed.federation.cli.log(run_id).stdout
+            restarted += "continues from its last checkpoint" in fed.federation.cli.log(run_id).stdout
             last = (Path(ended["model"]) / "model.safetensors").read_bytes()
         assert last == expected, f"kill {number} after {moment_s:.2f} s of {took_s:.2f} s"
     assert restarted > kills // 3, f"only {restarted} of {kills} kills hit a run at work"

@@ -34,7 +34,7 @@ def images() -> Path:
 
 def _sources() -> bytes:
     """What decides about an image beside the program."""
-    return b"".join(path.read_bytes() for path in sorted((REPOSITORY / "crates" / "image" / "src").rglob("*.rs")))
+    return b"".join(path.read_bytes() for path in sorted((REPOSITORY / "crates" / "platforms" / "image" / "src").rglob("*.rs")))
 
 
 def _build(role: str, output: Path, packages: Path) -> None:

@@ -1,4 +1,4 @@
-//! Compiles our own schema files with a compiler written in Rust, so that no `protoc` has to be installed.
+//! Compiles the schema files with a compiler written in Rust, so that no `protoc` is needed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = protox::compile(schemas, ["proto"])?;
     let pool = DescriptorPool::from_file_descriptor_set(files.clone())?;
     std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("shapes.rs"), shapes(&pool)?)?;
-    // Servers are ours: the front ends read these messages themselves, over gRPC and HTTP alike.
+    // Messages only: the front ends implement the services over gRPC and HTTP themselves.
     tonic_prost_build::configure()
         .bytes(".")
         .btree_map(".")
@@ -87,7 +87,7 @@ fn memory_type(field: &FieldDescriptor) -> String {
     }
 }
 
-/// `flwr.proto.RecordDict.Item` as `crate::proto::record_dict::Item`.
+/// Converts `flwr.proto.RecordDict.Item` to `crate::proto::record_dict::Item`.
 fn rust_path(message: &MessageDescriptor) -> String {
     match message.parent_message() {
         Some(parent) => format!("{}::{}", rust_module(&parent), message.name()),

@@ -1,30 +1,28 @@
-//! `trellis account`: who may call a SuperLink, and what for.
+//! `trellis account`: the accounts of a SuperLink and their roles.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use trellis_core::account::Role;
+use trellis_terminal::{Cell, Column, Format, OutputArgs, Table, Tone, clean, moment, print, print_as};
 use trellis_wire::call::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, SetRole};
 
-use crate::remote::{
-    self, Cell, Column, Format, OutputArgs, SaveArgs, SuperlinkArgs, Table, Tone, Trouble, clean, moment, print,
-    print_as,
-};
+use crate::remote::{self, CommandError, SaveArgs, SuperlinkArgs};
 
 const AFTER_HELP: &str = "\
 Roles, each with all that the ones before it may:
+  Roles; each includes the rights of those before it:
   viewer   see runs, logs and nodes
-  runner   start and stop runs of its own
-  admin    everything: nodes, accounts, tokens, the audit log, and the runs of others
-
+  runner   start and stop its own runs
+admin    everything: nodes, accounts, tokens, the audit log, and runs of other accounts
 Examples:
   trellis account add ada --role runner --save ada.token --token-file admin.token
   trellis account role ada admin
   trellis account disable ada
 ";
 
-/// Manage who may call the SuperLink, and what for
+/// Manage the accounts of a SuperLink and their roles
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
 pub struct AccountArgs {
@@ -36,9 +34,9 @@ pub struct AccountArgs {
 enum AccountCommand {
     /// Add an account; its first token is printed, once
     Add {
-        /// What it is called; cannot be changed later
+        /// Name of the account; cannot be changed later
         name: String,
-        /// What it may do
+        /// Role of the account
         #[arg(long)]
         role: RoleName,
         #[command(flatten)]
@@ -72,7 +70,7 @@ enum AccountCommand {
         #[command(flatten)]
         caller: SuperlinkArgs,
     },
-    /// Turn an account on again; it needs a new token (trellis token add)
+    /// Enable a disabled account; it needs a new token (trellis token add)
     Enable {
         name: String,
         #[command(flatten)]
@@ -121,8 +119,8 @@ pub fn run(args: &AccountArgs) -> ExitCode {
         AccountCommand::Role { name, role, output, caller } => remote::run("trellis account role", async {
             let role: Role = (*role).into();
             caller.superlink().await?.call(&SetRole { name: name.clone(), role: role.name().to_owned() }).await?;
-            let told = json!({"name": name, "role": role.name()});
-            output.print(&told, || print(&format!("{name} has the role {}\n", role.name())));
+            let result = json!({"name": name, "role": role.name()});
+            output.print(&result, || print(&format!("{name} has the role {}\n", role.name())));
             Ok(())
         }),
         AccountCommand::Disable { name, output, caller } => remote::run("trellis account disable", async {
@@ -144,28 +142,27 @@ async fn add(
     save: &SaveArgs,
     output: &OutputArgs,
     caller: &SuperlinkArgs,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     let superlink = caller.superlink().await?;
-    let place = save.prepare()?;
+    let destination = save.prepare()?;
     let new = superlink.call(&CreateAccount { name: name.to_owned(), role: role.name().to_owned() }).await?;
-    let made = format!("Account {} is added as {}, with a token.", clean(&new.name), clean(&new.role));
-    place.keep(output.format, &made, &new.token, &new);
+    let made = format!("Account {} was added as {}, with a token.", clean(&new.name), clean(&new.role));
+    destination.save(output.format, &made, &new.token, &new);
     Ok(())
 }
 
-async fn list(output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), Trouble> {
+async fn list(output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), CommandError> {
     let answer = caller.superlink().await?.call(&ListAccounts {}).await?;
     if output.format != Format::Table {
         print_as(output.format, &answer);
         return Ok(());
     }
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("NAME", false),
-        column("ROLE", false),
-        column("STATE", false),
-        column("CREATED", false),
-        column("ID", true),
+        Column::whole("NAME"),
+        Column::whole("ROLE"),
+        Column::whole("STATE"),
+        Column::whole("CREATED"),
+        Column::cut("ID"),
     ]);
     for account in &answer.accounts {
         let tone = if account.state == "active" { Tone::Good } else { Tone::Quiet };

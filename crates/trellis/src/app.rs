@@ -1,5 +1,5 @@
-//! `trellis app`: Flower apps that come with the program, and signatures of apps. Wiring only: what they are is in `trellis_catalogue`, and how one is run
-//! in `run`.
+//! `trellis app`: the catalogue of Flower apps, and signatures of apps. Wiring only: the catalogue is `trellis_catalogue`,
+//! and runs are started by `run`.
 
 mod sign;
 
@@ -9,23 +9,24 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use trellis_catalogue::{App, ExportError, Framework};
+use trellis_terminal::{Cell, Column, Listing, OutputArgs, Table, explain, print};
 
-use crate::remote::{Cell, Column, Listing, OutputArgs, Table, Trouble, explain, print};
+use crate::remote::CommandError;
 use crate::run::{self, RunArgs};
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis app ls                                     what there is
-  trellis app show image-classification              its keys, with their defaults
+  trellis app ls                                     list all apps
+  trellis app show image-classification              settings and their defaults
   trellis app run image-classification --nodes 3     on nodes in this process
   trellis app run llm-fine-tuning --federation lab --set lora-rank=4 --detach
-  trellis app export anomaly-detection ./mine        to be changed, and run with trellis run or flwr run
+  trellis app export anomaly-detection ./mine        to change it, and run it with trellis run or flwr run
 
-They run with the ServerApp and the ClientApp that they bring, in Python: SuperLink and nodes need flwr and numpy.
+The apps have their own ServerApp and ClientApp in Python: SuperLink and nodes need flwr and numpy.
 Exit codes: as trellis run; 0 done; 1 it cannot be written; 2 refused arguments.
 ";
 
-/// Flower apps that come with the program: list them, run them; sign any app
+/// Flower apps of the catalogue: list them, run them; sign any app
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
 pub struct AppArgs {
@@ -40,20 +41,20 @@ enum AppCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Show an app: what it needs, and its keys
+    /// Show an app: its requirements and settings
     Show {
         /// Its name, as `trellis app ls` shows it
         name: String,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Run an app; takes what `trellis run` takes, with the name of the app as APP
+    /// Run an app; takes the arguments of `trellis run`, with the name of the app as APP
     Run(Box<RunArgs>),
     /// Write an app into a directory
     Export {
         /// Its name, as `trellis app ls` shows it
         name: String,
-        /// The directory, which is made
+        /// The directory to create
         directory: PathBuf,
         #[command(flatten)]
         output: OutputArgs,
@@ -69,14 +70,14 @@ pub fn run(args: &AppArgs) -> ExitCode {
         AppCommand::Export { name, directory, output } => ("trellis app export", export(name, directory, output)),
         AppCommand::Sign(args) => ("trellis app sign", sign::run(args)),
     };
-    done.unwrap_or_else(|trouble| trouble.tell(called))
+    done.unwrap_or_else(|failure| failure.report(called))
 }
 
-fn found(name: &str) -> Result<&'static App, Trouble> {
+fn found(name: &str) -> Result<&'static App, CommandError> {
     trellis_catalogue::find(name).ok_or_else(|| {
         let names: Vec<&str> = trellis_catalogue::list().iter().map(|app| app.name.as_str()).collect();
         let advice = format!("there are {}; trellis run takes the directory of any other app", names.join(", "));
-        Trouble::usage(format!("there is no app {name:?} in the catalogue"), &advice)
+        CommandError::usage(format!("there is no app {name:?} in the catalogue"), &advice)
     })
 }
 
@@ -92,12 +93,11 @@ fn gpu(app: &App) -> &'static str {
     }
 }
 
-fn list(output: &OutputArgs) -> Result<ExitCode, Trouble> {
+fn list(output: &OutputArgs) -> Result<ExitCode, CommandError> {
     let apps = trellis_catalogue::list();
     output.print(&Listing { items: apps }, || {
-        let column = |title, may_be_cut| Column { title, may_be_cut };
         let columns =
-            [column("APP", false), column("FRAMEWORKS", false), column("GPU", false), column("WHAT IT DOES", true)];
+            [Column::whole("APP"), Column::whole("FRAMEWORKS"), Column::whole("GPU"), Column::cut("WHAT IT DOES")];
         let mut table = Table::new(columns);
         for app in apps {
             let cells = [app.name.as_str(), &frameworks(app), gpu(app), &app.description];
@@ -108,7 +108,7 @@ fn list(output: &OutputArgs) -> Result<ExitCode, Trouble> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(name: &str, output: &OutputArgs) -> Result<ExitCode, Trouble> {
+fn show(name: &str, output: &OutputArgs) -> Result<ExitCode, CommandError> {
     let app = found(name)?;
     output.print(app, || print(&described(app)));
     Ok(ExitCode::SUCCESS)
@@ -128,10 +128,10 @@ fn described(app: &App) -> String {
 }
 
 /// As `trellis run` of its directory: the bundle is the same.
-fn submit(args: &RunArgs) -> Result<ExitCode, Trouble> {
+fn submit(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let app = found(args.app_flag.as_ref().unwrap_or(&args.app))?;
     let failed = |error: &dyn std::fmt::Display| {
-        Trouble::failed(
+        CommandError::failed(
             format!("the app cannot be unpacked: {error}"),
             Some("see to TMPDIR, which it is unpacked into"),
         )
@@ -142,11 +142,11 @@ fn submit(args: &RunArgs) -> Result<ExitCode, Trouble> {
     Ok(run::run_directory(args, &directory))
 }
 
-fn export(name: &str, directory: &Path, output: &OutputArgs) -> Result<ExitCode, Trouble> {
+fn export(name: &str, directory: &Path, output: &OutputArgs) -> Result<ExitCode, CommandError> {
     let app = found(name)?;
     app.export(directory).map_err(|error| match error {
-        ExportError::Exists { .. } => Trouble::usage(error.to_string(), "name a directory that is not there yet"),
-        ExportError::Write { .. } => Trouble::failed(explain(&error), None),
+        ExportError::Exists { .. } => CommandError::usage(error.to_string(), "name a directory that does not exist"),
+        ExportError::Write { .. } => CommandError::failed(explain(&error), None),
     })?;
     output.print(&json!({"app": app.name, "path": directory}), || {
         print(&format!("{} is in {}\n", app.name, directory.display()));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_app_that_is_not_there_is_told_with_those_that_are() {
-        let expected = Trouble::usage(
+        let expected = CommandError::usage(
             "there is no app \"digits\" in the catalogue",
             "there are anomaly-detection, image-classification, llm-fine-tuning; trellis run takes the directory of any \
              other app",

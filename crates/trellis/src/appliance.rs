@@ -20,7 +20,7 @@ use trellis_appliance::settings::Role;
 use trellis_appliance::sources::Sources;
 use trellis_appliance::supervisor::{Direct, Supervisor, Systemd};
 
-/// Be a SuperLink, a SuperNode or a gateway in a virtual machine, as its context says
+/// Run as a SuperLink, a SuperNode or a gateway in a virtual machine, as its context says
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct ApplianceArgs {
@@ -40,7 +40,7 @@ enum ApplianceCommand {
     Run(stages::RunArgs),
     Status(status::StatusArgs),
     RotateCa(rotate::RotateArgs),
-    /// Say what an appliance is told by, and where its parts are
+    /// Show the variables of an appliance and the paths of its files
     Help,
     #[command(hide = true)]
     Held(HeldArgs),
@@ -55,7 +55,7 @@ struct HeldArgs {
     words: Vec<OsString>,
 }
 
-/// What a VM is.
+/// The role of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RoleName {
     Superlink,
@@ -73,13 +73,13 @@ impl From<RoleName> for Role {
     }
 }
 
-/// Where an appliance is, and what it is told.
+/// The paths of an appliance and the sources of its context.
 #[derive(Debug, Args)]
 pub struct WhereArgs {
     /// Directory that everything of the appliance is below
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// A file with context, as `one_env` or `context.sh`, in place of those of the machine; may be repeated
+    /// A file with context, as `one_env` or `context.sh`, instead of those of the machine; may be repeated
     #[arg(long, value_name = "FILE")]
     context: Vec<PathBuf>,
 }
@@ -90,12 +90,12 @@ enum SupervisorKind {
     Systemd,
     /// This process
     Direct,
-    /// systemd where it is the machine's
+    /// The systemd of the machine
     Auto,
 }
 
 impl WhereArgs {
-    /// Paths without links and dots: programs are told them, and stand elsewhere.
+    /// Paths without links and dots, because programs with other working directories use them.
     fn place(&self) -> Place {
         let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/usr/bin/trellis"));
@@ -125,23 +125,23 @@ impl SupervisorKind {
 }
 
 const HELP: &str = "\
-The appliance is told by context variables of OpenNebula (ONEAPP_... or plain), and by its controller.
-  /etc/trellis/role               superlink, supernode or gateway: what the image was made for
-  /var/lib/trellis                state; authority/ holds the key of the certificates, for the agent alone
-  /etc/systemd/system/trellis-*   the programs, as units; trellis-agent.service tells the truth about them
-  trellis appliance status        how it is, and what is wrong
-  trellis appliance rotate-ca     another authority for the SuperLink's certificates, in two steps
-  journalctl -u 'trellis-*'       what they say
-What is wrong is also in FL_ERROR of the VM. Codes and what to do: docs/appliance-troubleshooting.md
+Context variables of OpenNebula (ONEAPP_... or plain) and the controller configure the appliance.
+  /etc/trellis/role               superlink, supernode or gateway: the role of the image
+  /var/lib/trellis                state; authority/ has the key of the certificates, for the agent only
+  /etc/systemd/system/trellis-*   the programs as units; trellis-agent.service reports their status
+  trellis appliance status        the status, and problems
+  trellis appliance rotate-ca     replace the authority of the SuperLink's certificates, in two steps
+  journalctl -u 'trellis-*'       their logs
+The VM also has its problems in FL_ERROR. For the codes see docs/appliance-troubleshooting.md
 ";
 
-/// Before the programs of a boot: what they keep is on a disk of its own, where the context names one.
+/// Runs before the other stages of a boot: the context may name a separate disk for the state.
 fn state_disk(args: &WhereArgs) -> ExitCode {
     let place = args.place();
     match trellis_appliance::state_disk::mount(&args.sources(&place).read(), &place) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => {
-            eprintln!("{trouble}");
+        Err(failure) => {
+            eprintln!("{failure}");
             ExitCode::FAILURE
         }
     }
@@ -161,7 +161,7 @@ pub fn run(args: &ApplianceArgs) -> ExitCode {
         ApplianceCommand::Status(args) => status::run(args),
         ApplianceCommand::RotateCa(args) => rotate::run(args),
         ApplianceCommand::Help => {
-            crate::remote::print(HELP);
+            trellis_terminal::print(HELP);
             ExitCode::SUCCESS
         }
         ApplianceCommand::Held(args) => held::run(&args.words),

@@ -1,4 +1,4 @@
-//! `trellis plan`, `trellis apply` and `trellis delete`: from documents to what there is, and what would be done about it.
+//! `trellis plan`, `trellis apply` and `trellis delete`: previews, creates, updates and deletes federations from documents.
 
 use std::process::ExitCode;
 
@@ -6,29 +6,28 @@ use clap::Args;
 use serde::Serialize;
 use trellis_api::{CallError, Client, Expected, PlanReport, Role};
 use trellis_spec::{Federation, to_yaml};
+use trellis_terminal::{Format, Listing, OutputArgs, clean, entry, print, remark};
 
 use crate::documents::{self, DocumentArgs};
 use crate::down::{self, Gone};
 use crate::progress::Progress;
-use crate::remote::{
-    self, Format, Listing, OfFederationArgs, OutputArgs, Place as _, ServerArgs, Trouble, clean, entry, print, remark,
-};
+use crate::remote::{self, CommandError, Destination as _, OfFederationArgs, ServerArgs};
 use crate::run_source::offline;
 use crate::settle::{TimeoutArgs, until_gone, until_ready};
 use crate::up::{flwr, server};
 
 const PLAN_HELP: &str = "\
 Examples:
-  trellis plan -f federation.yaml                    what would change, and why not more
+  trellis plan -f federation.yaml                    the changes, and reasons for postponed ones
   trellis plan -f federations/ -o json
-  trellis plan -f federation.yaml --templates        and what would be sent to each site
+  trellis plan -f federation.yaml --templates        and the templates for each site
 
 Nothing is changed. Without a server the plan is made in this process: no site is observed, and nothing is
-written. Exit codes: 0; 1 refused; 2 something is wrong with the documents: every problem is told, with line
+written. Exit codes: 0; 1 refused; 2 problems in the documents, which are all reported with line
 and column.
 ";
 
-/// Show what `trellis apply` would do with documents, and why not more
+/// Show what `trellis apply` would do with documents, and the reasons for anything it would postpone
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_HELP)]
 pub struct PlanArgs {
@@ -47,26 +46,26 @@ pub struct PlanArgs {
 
 const APPLY_HELP: &str = "\
 Examples:
-  trellis apply -f federation.yaml                   and wait until it is so
+  trellis apply -f federation.yaml                   and wait until it is ready
   trellis apply -f federations/ --no-wait
   cat federation.yaml | trellis apply -f -
   trellis apply -f federation.yaml --dry-run         the same as trellis plan
 
-A server is started in the background where none runs. Relative paths in a document begin at its file.
-Nothing is sent unless all documents are good. When a federation is ready, `flwr run . NAME` finds it.
+If no server runs, one is started in the background. Relative paths in a document are relative to its file.
+Nothing is sent unless all documents are valid. When a federation is ready, `flwr run . NAME` finds it.
 
-Exit codes: 0 it is so (--no-wait: it was taken); 1 refused, stalled, or not ready in time; 2 something is wrong with
-the documents: every problem is told, with line and column.
+Exit codes: 0 ready (--no-wait: accepted); 1 refused, stalled, or not ready in time; 2 problems in the documents,
+which are all reported with line and column.
 ";
 
-/// Make federations as documents say, and wait until they are
+/// Create or update federations from documents, and wait until they are ready
 #[derive(Debug, Args)]
 #[command(after_help = APPLY_HELP)]
 pub struct ApplyArgs {
     #[command(flatten)]
     documents: DocumentArgs,
 
-    /// Wait until everything that is wanted works (the usual)
+    /// Wait until all parts are ready (the default)
     #[arg(long, conflicts_with = "no_wait", hide_short_help = true)]
     wait: bool,
 
@@ -77,7 +76,7 @@ pub struct ApplyArgs {
     #[command(flatten)]
     timeout: TimeoutArgs,
 
-    /// Show what would be done, and do nothing
+    /// Show the plan and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -91,12 +90,12 @@ const DELETE_HELP: &str = "\
 Examples:
   trellis delete lab
   trellis delete -f federation.yaml --no-wait
-  trellis delete lab --purge                         and the history of its runs, also of one that is gone
+  trellis delete lab --purge                         and the history of its runs, also of a deleted one
 
-Nodes finish what they work on first, for as long as the document's drainTimeout allows; `trellis down` stops
-runs before. Models stay; so does the history of runs, which `trellis runs` shows, unless --purge is given.
+Nodes finish their work first, for as long as the document's drainTimeout allows; `trellis down` stops
+runs before. Models are kept; so is the history of runs, which `trellis runs` shows, unless --purge is given.
 
-Exit codes: 0 nothing of them is left; 1 refused, or something is left; 2 mistakes in the arguments.
+Exit codes: 0 deleted; 1 refused, or not deleted in time; 2 mistakes in the arguments.
 ";
 
 /// Delete federations
@@ -107,11 +106,11 @@ pub struct DeleteArgs {
     #[arg(value_name = "NAME", required_unless_present_any = ["files", "federation"])]
     names: Vec<String>,
 
-    /// File or directory with the documents of those to delete, or - for standard input
+    /// File or directory with the documents of the federations to delete, or - for standard input
     #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "names")]
     files: Vec<std::path::PathBuf>,
 
-    /// Do not wait until nothing of them is left
+    /// Do not wait until all parts are removed
     #[arg(long)]
     no_wait: bool,
 
@@ -140,7 +139,12 @@ pub fn run_delete(args: &DeleteArgs) -> ExitCode {
     remote::run("trellis delete", delete(args))
 }
 
-async fn plan(server: &ServerArgs, federations: &[Federation], format: Format, templates: bool) -> Result<(), Trouble> {
+async fn plan(
+    server: &ServerArgs,
+    federations: &[Federation],
+    format: Format,
+    templates: bool,
+) -> Result<(), CommandError> {
     let found = server.find()?;
     let mut reports = Vec::new();
     match found {
@@ -161,7 +165,7 @@ async fn plan(server: &ServerArgs, federations: &[Federation], format: Format, t
         Format::Table => reports.iter().for_each(|report| show_plan(report, templates)),
         format => {
             for mut report in reports {
-                // They are long, and hold what only some want to read.
+                // Templates are long, and only some readers need them.
                 report.templates.retain(|_| templates);
                 print(&entry(format, &report));
             }
@@ -191,7 +195,7 @@ struct Taken<'a> {
     revision: u64,
 }
 
-async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
+async fn apply(args: &ApplyArgs) -> Result<(), CommandError> {
     let federations = documents::read(&args.documents.files)?;
     if args.dry_run {
         return plan(&args.server, &federations, args.output.format, false).await;
@@ -213,7 +217,7 @@ async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
         if args.output.format == Format::Table {
             remark(&format!("{} is ready: {} nodes", federation.name, detail.summary.nodes.ready));
         }
-        // A federation without an address to call has none to write.
+        // A federation without an address has no connection to write.
         let Ok(connection) = client.connection(federation.name.as_str()).await else { continue };
         let lines = flwr::connect_in_words(federation.name.as_str(), &connection, found.home.is_some()).await;
         lines
@@ -224,7 +228,7 @@ async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
     Ok(())
 }
 
-async fn send(client: &Client, federations: &[Federation], format: Format) -> Result<(), Trouble> {
+async fn send(client: &Client, federations: &[Federation], format: Format) -> Result<(), CommandError> {
     for federation in federations {
         let name = federation.name.as_str();
         let before = match client.federation(name).await {
@@ -247,7 +251,7 @@ async fn send(client: &Client, federations: &[Federation], format: Format) -> Re
     Ok(())
 }
 
-async fn delete(args: &DeleteArgs) -> Result<(), Trouble> {
+async fn delete(args: &DeleteArgs) -> Result<(), CommandError> {
     let names = match args.files.is_empty() {
         true if args.names.is_empty() => args.place.named()?.map(str::to_owned).into_iter().collect(),
         true => args.names.clone(),
@@ -256,22 +260,22 @@ async fn delete(args: &DeleteArgs) -> Result<(), Trouble> {
     // The history of runs is there without a server, too.
     let found = if args.purge { server(&args.place.server).await? } else { args.place.server.found()? };
     let client = &found.client;
-    let mut troubles = Vec::new();
+    let mut failures = Vec::new();
     let mut trusted = Vec::new();
     for name in &names {
         trusted.push(flwr::trust(client, name).await);
         match if args.purge { client.purge(name).await } else { client.delete(name).await } {
             Ok(()) => {}
-            // Of a document: what it describes is not there, which is what was asked for.
+            // The federation does not exist, which is the desired state.
             Err(error) if CallError::is_not_found(&error) && !args.files.is_empty() => {}
-            Err(error) => troubles.push(Trouble::from(error)),
+            Err(error) => failures.push(CommandError::from(error)),
         }
     }
-    if let Some(trouble) = troubles.into_iter().reduce(Trouble::and) {
+    if let Some(failure) = failures.into_iter().reduce(CommandError::and) {
         if args.purge {
             down::stop_unused(client, found.home.as_ref()).await;
         }
-        return Err(trouble);
+        return Err(failure);
     }
     for (name, trust) in names.iter().zip(&trusted) {
         flwr::disconnect(name, trust.as_deref());

@@ -1,4 +1,4 @@
-//! `trellis audit`: who did what, and what was refused to whom.
+//! `trellis audit`: the audit log of a SuperLink: changes by callers, and refused calls.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -6,41 +6,39 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, sleep};
 use trellis_client::{Error, SuperLink};
+use trellis_terminal::{Column, Format, OutputArgs, Table, clean, explain, moment, print, print_as, remark};
 use trellis_wire::call::{AuditEntry, ListAudit};
 
-use crate::remote::{
-    self, Column, FederationArgs, Format, OutputArgs, SuperlinkArgs, Table, Trouble, clean, explain, moment, print,
-    print_as, remark,
-};
+use crate::remote::{self, CommandError, FederationArgs, SuperlinkArgs};
 
-/// How often a log that is followed is asked for more.
+/// Poll interval of a followed log.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a SuperLink that is followed may be away, as during an upgrade, before it is given up.
+/// A followed SuperLink may be unreachable for this long, as during an upgrade.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// Entries that a SuperLink gives at once.
+/// Entries per response of a SuperLink.
 const PAGE: u32 = 1000;
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis audit                      the newest entries
-  trellis audit --follow             and each new one as it happens
-  trellis audit --after 120 -o json  all after number 120, for a program
+  trellis audit --follow             and new ones as they appear
+  trellis audit --after 120 -o json  all after number 120, as JSON
 
-With --follow -o json each entry is a line of its own.
+With --follow -o json each entry is a line.
 ";
 
-/// Show who did what: joins, revocations, accounts, tokens, refusals
+/// Show the audit log: joins, revocations, accounts, tokens, refusals
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct AuditArgs {
-    /// How many entries at most, 1 to 1000
+    /// Maximum number of entries, 1 to 1000
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(PAGE)))]
     limit: u32,
-    /// Those after this number, oldest first, instead of the newest
+    /// Show the entries after this number, oldest first, instead of the newest
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
-    /// Go on showing new entries until interrupted
+    /// Follow the log until interrupted
     #[arg(short, long)]
     follow: bool,
     #[command(flatten)]
@@ -53,7 +51,7 @@ pub fn run(args: &AuditArgs) -> ExitCode {
     remote::run("trellis audit", show(args))
 }
 
-async fn show(args: &AuditArgs) -> Result<(), Trouble> {
+async fn show(args: &AuditArgs) -> Result<(), CommandError> {
     let superlink = args.caller.superlink().await?;
     let answer = superlink.call(&ListAudit { after: args.after, limit: Some(args.limit.into()) }).await?;
     match (args.follow, args.output.format) {
@@ -65,7 +63,7 @@ async fn show(args: &AuditArgs) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Shows entries, and those that come after them, until the SuperLink is gone for too long or says no.
+/// Prints entries as they appear, until the SuperLink refuses the call or is unreachable for too long.
 async fn follow(
     superlink: &SuperLink,
     format: Format,
@@ -76,7 +74,7 @@ async fn follow(
         for entry in &entries {
             seen = seen.max(entry.seq);
             match format {
-                Format::Json | Format::Yaml => print(&remote::entry(format, entry)),
+                Format::Json | Format::Yaml => print(&trellis_terminal::entry(format, entry)),
                 Format::Table => print(&line(entry)),
             }
         }
@@ -84,7 +82,7 @@ async fn follow(
     }
 }
 
-/// Waits until there are entries after `seen`.
+/// Waits for entries after `seen`.
 async fn next_entries(superlink: &SuperLink, seen: u64) -> Result<Vec<AuditEntry>, Error> {
     let mut away_since = None;
     loop {
@@ -105,7 +103,7 @@ async fn next_entries(superlink: &SuperLink, seen: u64) -> Result<Vec<AuditEntry
     }
 }
 
-/// An entry alone: what comes next is not known, so there are no columns to fit to.
+/// One entry as a line. The next entries are unknown, so there are no columns.
 fn line(entry: &AuditEntry) -> String {
     let AuditEntry { seq, at, event, actor, subject, detail } = entry;
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { clean(text) };
@@ -114,14 +112,13 @@ fn line(entry: &AuditEntry) -> String {
 }
 
 fn table(entries: &[AuditEntry]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("NUMBER", false),
-        column("TIME", false),
-        column("EVENT", false),
-        column("ACTOR", true),
-        column("SUBJECT", true),
-        column("DETAIL", true),
+        Column::whole("NUMBER"),
+        Column::whole("TIME"),
+        Column::whole("EVENT"),
+        Column::cut("ACTOR"),
+        Column::cut("SUBJECT"),
+        Column::cut("DETAIL"),
     ]);
     for entry in entries {
         table.row([

@@ -4,27 +4,31 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+#[cfg(feature = "kubernetes")]
+use crate::operator;
 use crate::{
-    account, app, appliance, apply, audit, connect, doctor, down, help, image, keep, login, model, node, nodes,
-    operator, pki, remote, run, runs, schema, serverapp, status, token, top, up, whoami,
+    account, app, apply, audit, connect, doctor, down, help, keep, login, model, node, nodes, pki, run, runs, schema,
+    serverapp, status, token, top, track, up, whoami,
 };
+#[cfg(feature = "opennebula")]
+use crate::{appliance, image};
 use crate::{server::SERVER, superlink::SUPERLINK, supernode::SUPERNODE, version::VERSION};
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis up --demo                   see a federation train on this machine
   trellis up                          start one, for `flwr run . local` and `trellis run`
-  trellis apply -f federation.yaml    make one as a document says
-  trellis status                      how federations are, and why
-  trellis run                         train on it; without any, in one process
+  trellis apply -f federation.yaml    create or update one from a document
+  trellis status                      the status of federations, and the reasons
+  trellis run                         train on it; without a federation, in one process
   trellis superlink --insecure        serve a federation on this machine, to try it out
   trellis superlink --help            all its flags, with examples
-  trellis supernode --insecure        take part in it with this machine
-  trellis pki --help                  certificates for a SuperLink, from nothing to rotation
-  trellis nodes                       who takes part, and which version of Flower each node speaks
+  trellis supernode --insecure        join it with this machine
+  trellis pki --help                  certificates for a SuperLink, from the first to their rotation
+  trellis nodes                       the nodes, and the Flower release of each
   trellis model ls                    the checkpoints of native trainings on this machine
   trellis top                         federations, nodes and runs, live
-  trellis doctor                      what is wrong with this machine, and what to do about it
+  trellis doctor                      check this machine, with a fix for each problem
 ";
 
 /// Runs Flower federations anywhere, from one description.
@@ -48,22 +52,26 @@ pub enum Command {
     /// Take part in a federation; also when called as flower-supernode
     Supernode,
     Run(Box<run::RunArgs>),
+    Track(Box<track::TrackArgs>),
     Runs(runs::RunsArgs),
     Logs(runs::LogsArgs),
     Stop(runs::StopArgs),
     Scale(runs::ScaleArgs),
-    /// Keep federations as their documents say, and serve the API and the page
+    /// Keep federations in the state that their documents describe; serve the API and the page
     Server,
     #[command(hide = true)]
     Keep(keep::KeepArgs),
-    /// Make and renew certificates, and say which ones clients shall trust
+    /// Make and renew certificates, and say which authorities clients trust
     Pki(pki::PkiArgs),
     #[command(hide = true)]
     Serverapp(serverapp::ServerappArgs),
     Model(model::ModelArgs),
     App(Box<app::AppArgs>),
+    #[cfg(feature = "opennebula")]
     Appliance(Box<appliance::ApplianceArgs>),
+    #[cfg(feature = "opennebula")]
     Image(Box<image::ImageArgs>),
+    #[cfg(feature = "kubernetes")]
     Operator(operator::OperatorArgs),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
@@ -77,7 +85,7 @@ pub enum Command {
     Top(top::TopArgs),
     Schema(schema::SchemaArgs),
     /// Print the version of this program
-    Version(remote::OutputArgs),
+    Version(trellis_terminal::OutputArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
         shell: clap_complete::Shell,
@@ -91,7 +99,7 @@ pub fn parse(called: &'static str, arguments: Vec<OsString>) -> Result<Command, 
     Trellis::from_arg_matches(&matches).map(|trellis| trellis.command)
 }
 
-/// Everything that clap knows about this program.
+/// All commands as declared to clap.
 pub fn declared() -> clap::Command {
     Trellis::command().mut_subcommands(|command| match command.get_name() {
         "superlink" => SUPERLINK.arguments(command),

@@ -10,7 +10,7 @@ use crate::commands;
 pub fn run(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut commands::declared(), "trellis", &mut script);
-    // A reader that has gone away is no trouble of ours.
+    // A closed pipe is not an error.
     let _ = std::io::stdout().write_all(&script);
     ExitCode::SUCCESS
 }

@@ -1,5 +1,5 @@
-//! `trellis detached PROGRAM ARGUMENTS`: leaves the session of whoever started it, and becomes that program. What the local
-//! driver starts outlives it so, and its terminal.
+//! `trellis detached PROGRAM ARGUMENTS`: starts a new session and executes the program. Processes of the local driver thus
+//! outlive the driver and its terminal.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use trellis_driver_local::STARTED;
 
-/// As shells have it for what cannot be executed.
+/// The exit code of shells for programs that cannot be executed.
 const NOT_EXECUTED: u8 = 126;
 
 pub fn run(words: &[OsString]) -> ExitCode {
@@ -19,7 +19,7 @@ pub fn run(words: &[OsString]) -> ExitCode {
         eprintln!("trellis detached: the session cannot be left: {error}");
         return ExitCode::from(NOT_EXECUTED);
     }
-    // It keeps this number: by it the program is told from those that it starts.
+    // `exec` keeps the process id. With it the driver distinguishes the program from its children.
     let error = Command::new(program).args(arguments).env(STARTED, std::process::id().to_string()).exec();
     eprintln!("trellis detached: {} cannot be started: {error}", program.to_string_lossy());
     ExitCode::from(NOT_EXECUTED)

@@ -1,4 +1,4 @@
-//! Federation documents from files, directories and standard input: all of them, or everything that is wrong with them. Paths
+//! Reads Federation documents from files, directories and standard input, and reports all problems at once. Relative paths
 //! in them become absolute, since the server has another working directory. Knows no server.
 
 use std::fs;
@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use trellis_spec::{Federation, read_with_warnings};
+use trellis_terminal::remark;
 
-use crate::remote::{Trouble, remark};
+use crate::remote::CommandError;
 
 const STDIN: &str = "-";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
-/// What a server takes, too.
-const LARGEST_FILE_BYTES: u64 = 1 << 20;
-const MOST_FILES: usize = 1000;
+/// The limit of the server.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+const MAX_FILES: usize = 1000;
 
 #[derive(Debug, Args)]
 pub struct DocumentArgs {
@@ -23,17 +24,17 @@ pub struct DocumentArgs {
     pub files: Vec<PathBuf>,
 }
 
-/// Every document of all files, in their order. Warnings are told.
-pub fn read(files: &[PathBuf]) -> Result<Vec<Federation>, Trouble> {
-    let (mut federations, mut troubles) = (Vec::<Federation>::new(), Vec::new());
+/// All documents of all files, in order. Prints warnings.
+pub fn read(files: &[PathBuf]) -> Result<Vec<Federation>, CommandError> {
+    let (mut federations, mut failures) = (Vec::<Federation>::new(), Vec::new());
     for file in files {
         match expand(file) {
-            Err(trouble) => troubles.push(trouble),
+            Err(failure) => failures.push(failure),
             Ok(found) => {
                 for file in found {
                     match read_file(&file) {
                         Ok(more) => federations.extend(more),
-                        Err(trouble) => troubles.push(trouble),
+                        Err(failure) => failures.push(failure),
                     }
                 }
             }
@@ -42,14 +43,14 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Federation>, Trouble> {
     for (index, federation) in federations.iter().enumerate() {
         if federations[..index].iter().any(|known| known.name == federation.name) {
             let what = format!("there is more than one federation called {}", federation.name);
-            troubles.push(Trouble::usage(what, "give each its own name"));
+            failures.push(CommandError::usage(what, "give each its own name"));
         }
     }
-    troubles.into_iter().reduce(Trouble::and).map_or(Ok(federations), Err)
+    failures.into_iter().reduce(CommandError::and).map_or(Ok(federations), Err)
 }
 
 /// The files of a directory, or the file itself.
-fn expand(path: &Path) -> Result<Vec<PathBuf>, Trouble> {
+fn expand(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
     if path.as_os_str() == STDIN || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -60,39 +61,32 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Trouble> {
     match files.len() {
         0 => {
             let what = format!("-f: {} has no documents in it", path.display());
-            Err(Trouble::usage(what, "give a directory with files that end with .yaml, .yml or .json"))
+            Err(CommandError::usage(what, "give a directory with files that end with .yaml, .yml or .json"))
         }
-        1..=MOST_FILES => Ok(files),
+        1..=MAX_FILES => Ok(files),
         many => {
-            let what = format!("-f: {} has {many} documents in it, more than {MOST_FILES}", path.display());
-            Err(Trouble::usage(what, "name the files that you mean"))
+            let what = format!("-f: {} has {many} documents in it, more than {MAX_FILES}", path.display());
+            Err(CommandError::usage(what, "name individual files"))
         }
     }
 }
 
-fn read_file(path: &Path) -> Result<Vec<Federation>, Trouble> {
+fn read_file(path: &Path) -> Result<Vec<Federation>, CommandError> {
     let mut text = String::new();
     let (outcome, name) = match path.as_os_str() == STDIN {
-        true => (io::stdin().take(LARGEST_FILE_BYTES + 1).read_to_string(&mut text), "<stdin>".to_owned()),
+        true => (io::stdin().take(MAX_FILE_BYTES + 1).read_to_string(&mut text), "<stdin>".to_owned()),
         false => {
             let opened = fs::File::open(path);
-            let read = opened.and_then(|file| file.take(LARGEST_FILE_BYTES + 1).read_to_string(&mut text));
+            let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
             (read, path.display().to_string())
         }
     };
     outcome.map_err(|error| unreadable(path, &error))?;
-    if text.len() as u64 > LARGEST_FILE_BYTES {
-        let what = format!("-f: {name} is larger than {} MiB", LARGEST_FILE_BYTES >> 20);
-        return Err(Trouble::usage(what, "give a file with Federation documents"));
+    if text.len() as u64 > MAX_FILE_BYTES {
+        let what = format!("-f: {name} is larger than {} MiB", MAX_FILE_BYTES >> 20);
+        return Err(CommandError::usage(what, "give a file with Federation documents"));
     }
-    let reading = read_with_warnings(&text, &name).map_err(|problems| {
-        let each = problems.0.into_iter().map(|problem| {
-            let at = format!("{}:{}:{}: ", problem.file, problem.line, problem.column);
-            let field = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
-            Trouble::usage(format!("{at}{field}{}", problem.what), &problem.advice)
-        });
-        each.reduce(Trouble::and).expect("who refuses says why")
-    })?;
+    let reading = read_with_warnings(&text, &name).map_err(|problems| CommandError::from(problems.0))?;
     for warning in &reading.warnings {
         remark(&format!("warning: {warning}"));
     }
@@ -104,9 +98,9 @@ fn read_file(path: &Path) -> Result<Vec<Federation>, Trouble> {
     Ok(reading.federations.into_iter().map(|federation| rooted(federation, &base)).collect())
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Trouble {
+fn unreadable(path: &Path, error: &io::Error) -> CommandError {
     let what = format!("-f: {} cannot be read: {error}", path.display());
-    Trouble::usage(what, "give the path of a readable file with Federation documents, or - for standard input")
+    CommandError::usage(what, "give the path of a readable file with Federation documents, or - for standard input")
 }
 
 /// The same federation, with paths that do not depend on the working directory.
@@ -126,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    const GOOD: &str = "\
+    const VALID: &str = "\
 apiVersion: trellis.dev/v1
 kind: Federation
 metadata: {name: digits}
@@ -139,7 +133,7 @@ spec:
     #[test]
     fn relative_paths_begin_at_the_file() {
         let directory = tempfile::tempdir().expect("a directory");
-        fs::write(directory.path().join("a.yaml"), GOOD).expect("written");
+        fs::write(directory.path().join("a.yaml"), VALID).expect("written");
         let [federation] = &read(&[directory.path().to_owned()]).expect("a document")[..] else { panic!("one") };
         let base = directory.path();
         assert_eq!(federation.coordinator.python.as_deref(), Some(base.join("venv/bin/python").as_path()));
@@ -157,7 +151,7 @@ spec:
   - {name: here, kubernetes: {kubeconfig: /etc/kubeconfig}}
 "#;
         let directory = tempfile::tempdir().expect("a directory");
-        let document = GOOD.replace("  coordinator: {python: venv/bin/python}\n", sites);
+        let document = VALID.replace("  coordinator: {python: venv/bin/python}\n", sites);
         fs::write(directory.path().join("a.yaml"), document).expect("written");
         let mut found = Vec::new();
         for mut federation in read(&[directory.path().to_owned()]).expect("a document") {
@@ -173,17 +167,17 @@ spec:
     fn everything_that_is_wrong_in_all_files_is_told_at_once() {
         let directory = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");
-        write("a.yaml", &GOOD.replace("nodes: 4", "nodse: 4"));
+        write("a.yaml", &VALID.replace("nodes: 4", "nodse: 4"));
         write(
             "b.yaml",
             "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {name: Digits}\nspec: {nodes: many}\n",
         );
         write("notes.txt", "not read");
         let files = [directory.path().to_owned(), directory.path().join("missing.yaml")];
-        let told = format!("{:?}", read(&files).expect_err("nothing fits"));
+        let text = format!("{:?}", read(&files).expect_err("nothing fits"));
         for part in ["a.yaml:5:3: spec.nodse", "b.yaml:3:18", "b.yaml:4:15", "missing.yaml cannot be read"] {
-            assert!(told.contains(part), "{part} is not in\n{told}");
+            assert!(text.contains(part), "{part} is missing in\n{text}");
         }
-        assert!(!told.contains("notes.txt"));
+        assert!(!text.contains("notes.txt"));
     }
 }

@@ -4,32 +4,33 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use trellis_api::Home;
 use trellis_api::{CallError, Client, Run, RunState};
+use trellis_terminal::{Listing, OutputArgs, remark};
 
-use crate::home::Home;
 use crate::keep;
 use crate::progress::Progress;
-use crate::remote::{self, FederationArgs, Listing, OutputArgs, Place as _, Trouble, meant, remark};
+use crate::remote::{self, CommandError, Destination as _, FederationArgs, resolve_federation};
 use crate::settle::until_gone;
 use crate::up::flwr;
 
-/// Of one federation: those that are not over are among the newest.
+/// Per federation. Active runs are among the newest.
 const RUNS_TO_STOP: usize = 100;
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis down                                       the only federation there is
+  trellis down                                       the only federation
   trellis down lab
   trellis down --all
 
-Runs are stopped, processes ended, and what the federation kept is removed; models stay, and so does the history of
-runs (`trellis runs`), until `trellis delete NAME --purge`. With the last federation the server goes too, if it was
-started by `trellis up` or `trellis apply`.
+Stops runs, ends processes and removes the data of the federation; models are kept, and so is the history of
+runs (`trellis runs`), until `trellis delete NAME --purge`. With the last federation it also stops a server that
+`trellis up` or `trellis apply` started.
 
-Exit codes: 0 nothing of it is left; 1 something is; 2 mistakes in the arguments.
+Exit codes: 0 deleted; 1 not deleted; 2 mistakes in the arguments.
 ";
 
-/// End a federation: its runs, its processes, and what it kept
+/// Delete a federation: its runs, its processes, and its data
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DownArgs {
@@ -44,11 +45,11 @@ pub struct DownArgs {
     output: OutputArgs,
 }
 
-/// A federation that was taken away, for programs.
+/// A deleted federation, as data.
 #[derive(Serialize)]
 pub struct Gone<'a> {
     pub federation: &'a str,
-    /// False: nobody waited until nothing of it was left.
+    /// Whether the command waited until all parts were removed.
     pub deleted: bool,
 }
 
@@ -56,10 +57,10 @@ pub fn run(args: &DownArgs) -> ExitCode {
     remote::run("trellis down", down(args))
 }
 
-async fn down(args: &DownArgs) -> Result<(), Trouble> {
+async fn down(args: &DownArgs) -> Result<(), CommandError> {
     let named = args.federation.named()?.filter(|_| !args.all);
     let Some(found) = args.federation.server.find()? else {
-        remark("Nothing is up: no server runs on this machine.");
+        remark("No server runs on this machine.");
         args.output.print(&Listing::<Gone<'_>> { items: &[] }, || {});
         return Ok(());
     };
@@ -68,12 +69,12 @@ async fn down(args: &DownArgs) -> Result<(), Trouble> {
     let names = match (args.all, known.is_empty()) {
         (true, _) => known.into_iter().map(|federation| federation.name).collect(),
         (false, true) if named.is_none() => Vec::new(),
-        _ => vec![meant(client, named).await?],
+        _ => vec![resolve_federation(client, named).await?],
     };
     if names.is_empty() {
-        remark("Nothing is up: there is no federation.");
+        remark("There is no federation.");
     }
-    // All are told before anybody is waited for.
+    // Delete all of them before waiting for the first one.
     let mut trusted = Vec::new();
     for name in &names {
         trusted.push(flwr::trust(client, name).await);
@@ -92,25 +93,25 @@ async fn down(args: &DownArgs) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// A node that works on something is not taken away; so nobody shall have work.
+/// Stops all runs: the planner does not remove nodes that are busy.
 async fn stop_runs(client: &Client, name: &str, runs: &[Run]) {
     for run in runs.iter().filter(|run| run.state != RunState::Finished) {
         match client.stop_run(name, &run.id).await {
-            Ok(_) => remark(&format!("run {} is stopped", remote::clean(&run.id))),
-            Err(error) => remark(&format!("run {} was not stopped: {error}", remote::clean(&run.id))),
+            Ok(_) => remark(&format!("run {} is stopped", trellis_terminal::clean(&run.id))),
+            Err(error) => remark(&format!("run {} was not stopped: {error}", trellis_terminal::clean(&run.id))),
         }
     }
 }
 
-/// Takes a federation down, and the server with it if it is no longer used; tells what does not work.
+/// Deletes a federation, and stops the server if it is no longer used. Prints errors.
 pub async fn quietly(client: &Client, name: &str, home: Option<&Home>) {
     let trust = flwr::trust(client, name).await;
     let runs = client.newest_runs(name, RUNS_TO_STOP).await.unwrap_or_default();
     stop_runs(client, name, &runs).await;
     let gone = match client.delete(name).await {
-        // Nothing of it was made.
+        // Nothing was created yet.
         Err(error) if CallError::is_not_found(&error) => Ok(false),
-        Err(error) => Err(Trouble::from(error)),
+        Err(error) => Err(CommandError::from(error)),
         Ok(()) => until_gone(client, name, &mut Progress::new()).await.map(|()| true),
     };
     match gone {
@@ -119,12 +120,12 @@ pub async fn quietly(client: &Client, name: &str, home: Option<&Home>) {
             flwr::disconnect(name, trust.as_deref());
             remark(&format!("{name} is down"));
         }
-        Err(trouble) => drop(trouble.tell("trellis down")),
+        Err(failure) => drop(failure.report("trellis down")),
     }
     stop_unused(client, home).await;
 }
 
-/// Ends the server that was started in the background, if it has nothing to look after any more.
+/// Stops a server that runs in the background and has no federations left.
 pub async fn stop_unused(client: &Client, home: Option<&Home>) {
     let Some(home) = home else { return };
     let unused = client.federations().await.is_ok_and(|left| left.is_empty());

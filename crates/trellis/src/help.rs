@@ -1,4 +1,4 @@
-//! How `--help` looks: commands in groups, and texts that are wrapped once, to the width of the terminal.
+//! Formats `--help`: commands in groups, and text wrapped once, to the width of the terminal.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -8,18 +8,18 @@ use clap::builder::StyledStr;
 
 /// Lines longer than this are hard to read, however wide the terminal.
 const MAX_WIDTH: usize = 110;
-/// Where nobody says how wide it is: in a pipe.
-const USUAL_WIDTH: usize = 100;
-/// What explains an example stands below it where it does not fit beside it.
+/// The width if there is no terminal.
+const DEFAULT_WIDTH: usize = 100;
+/// An explanation that does not fit beside its example is printed below it.
 const BELOW: &str = "      ";
-/// A line with so much space before it goes on with the explanation of the line above.
+/// A line with this indent continues the explanation of the line above.
 const EXPLANATION_INDENT: usize = 20;
 const BESIDE: usize = 2;
 
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Federations", &["up", "down", "plan", "apply", "delete", "status", "top", "scale", "nodes", "node", "connect"]),
-    ("Trainings", &["run", "runs", "logs", "stop", "model", "app"]),
-    ("Who may do what", &["account", "token", "login", "whoami", "audit", "pki"]),
+    ("Trainings", &["run", "runs", "logs", "stop", "track", "model", "app"]),
+    ("Accounts and certificates", &["account", "token", "login", "whoami", "audit", "pki"]),
     ("Programs", &["server", "superlink", "supernode", "operator", "appliance", "image"]),
     ("This machine", &["doctor", "schema", "version", "completions"]),
 ];
@@ -43,7 +43,7 @@ fn arranged_for(command: Command, width: usize) -> Command {
     ))
 }
 
-/// A command of its own, as `trellis superlink`, whose help has no groups.
+/// A command with its own page, as `trellis superlink`, whose help has no groups.
 pub fn fitted_to_terminal(command: Command) -> Command {
     let width = width();
     fitted(command, width).term_width(width)
@@ -52,7 +52,7 @@ pub fn fitted_to_terminal(command: Command) -> Command {
 fn width() -> usize {
     let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     let columns = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    terminal.or_else(columns).filter(|width| *width > 0).unwrap_or(USUAL_WIDTH).min(MAX_WIDTH)
+    terminal.or_else(columns).filter(|width| *width > 0).unwrap_or(DEFAULT_WIDTH).min(MAX_WIDTH)
 }
 
 fn fitted(command: Command, width: usize) -> Command {
@@ -80,7 +80,7 @@ fn groups(command: &Command, width: usize) -> String {
     text
 }
 
-/// Paragraphs in lines of this width, whatever lines they are written in; indented lines are examples, and stay lines.
+/// Wraps paragraphs to this width. Indented lines are examples and are not wrapped.
 fn fit(text: &str, width: usize) -> String {
     let (mut fitted, mut paragraph) = (String::new(), String::new());
     let end = |paragraph: &mut String, fitted: &mut String| {
@@ -123,7 +123,7 @@ fn below(text: &str, width: usize) -> String {
     wrapped(text, width.saturating_sub(BELOW.len())).iter().map(|line| format!("{BELOW}{line}\n")).collect()
 }
 
-/// In lines of at most this many characters; a longer word has a line of its own.
+/// Wraps to at most this many characters; a longer word gets its own line.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -212,7 +212,7 @@ codes: 0 it is so.
 
     #[test]
     fn every_result_can_be_had_by_programs() {
-        /// Those that serve until they are ended, write what has a form of its own, or hand their output to others.
+        /// Commands that serve until they are stopped, write their own format, or pass their output on.
         const OTHERS: [&str; 9] =
             ["superlink", "supernode", "server", "operator", "appliance", "image", "pki", "completions", "schema"];
         fn leaves(command: &Command, path: &str, missing: &mut Vec<String>) {
@@ -237,7 +237,7 @@ codes: 0 it is so.
         for (name, about) in [
             ("superlink", "Serve a federation; also when called as flower-superlink"),
             ("supernode", "Take part in a federation; also when called as flower-supernode"),
-            ("server", "Keep federations as their documents say, and serve the API and the page"),
+            ("server", "Keep federations in the state that their documents describe; serve the API and the page"),
         ] {
             let found = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             assert_eq!(found.as_deref(), Some(about));

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use trellis_image::recipe::Role;
+use trellis_terminal::{clean, explain, remark};
 
-use crate::remote::{Trouble, clean, explain, remark};
+use crate::remote::CommandError;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -50,13 +51,13 @@ impl From<RoleName> for Role {
     }
 }
 
-/// What went wrong, in one line; what programs of others said about it goes before, as they said it.
-fn trouble(error: &dyn std::error::Error) -> Trouble {
+/// The error in one line, preceded by the output of other programs.
+fn failure(error: &dyn std::error::Error) -> CommandError {
     let text = explain(error);
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
     lines.for_each(|line| remark(&clean(line)));
-    Trouble::failed(first.trim_end_matches(':'), None)
+    CommandError::failed(first.trim_end_matches(':'), None)
 }
 
 pub fn run(args: &ImageArgs) -> ExitCode {
@@ -68,6 +69,6 @@ pub fn run(args: &ImageArgs) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => trouble.tell(called),
+        Err(failure) => failure.report(called),
     }
 }

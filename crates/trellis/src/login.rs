@@ -1,15 +1,16 @@
-//! `trellis login`: lets a `flwr login` that waits somewhere go on as the account that calls here.
+//! `trellis login`: approves a pending `flwr login` for the calling account.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use trellis_terminal::{OutputArgs, print};
 use trellis_wire::call::{ApproveLogin, WhoAmI};
 
-use crate::remote::{self, OutputArgs, SuperlinkArgs, Trouble, print};
+use crate::remote::{self, CommandError, SuperlinkArgs};
 
 const AFTER_HELP: &str = "\
 `flwr login` opens a page of the SuperLink that asks for the token of an account. Without a
-browser, take the code at the end of the address that it shows, and approve it from any machine:
+browser, copy the code at the end of the address that it prints, and approve it from any machine:
   trellis login approve 3F9A1C07BE --superlink link.example.org:8000 --token-file my.token
 ";
 
@@ -23,9 +24,9 @@ pub struct LoginArgs {
 
 #[derive(Debug, Subcommand)]
 enum LoginCommand {
-    /// Let the login with this code go on, as your account
+    /// Approve the login with this code, for your account
     ///
-    /// Approve only a login that you started yourself: who has it acts in your name.
+    /// Approve only a login that you started yourself: the client gets the rights of your account.
     Approve {
         /// The code at the end of the address that `flwr login` shows
         code: String,
@@ -41,10 +42,10 @@ pub fn run(args: &LoginArgs) -> ExitCode {
     remote::run("trellis login approve", approve(code, output, caller))
 }
 
-async fn approve(code: &str, output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), Trouble> {
+async fn approve(code: &str, output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), CommandError> {
     let superlink = caller.superlink().await?;
     let me = superlink.call(&WhoAmI {}).await?;
     superlink.call(&ApproveLogin { code: code.to_owned() }).await?;
-    output.print(&me, || print(&format!("the login goes on as {}\n", me.name)));
+    output.print(&me, || print(&format!("the login continues as {}\n", me.name)));
     Ok(())
 }

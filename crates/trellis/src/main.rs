@@ -2,8 +2,8 @@
 //! that program, and as `kubectl-trellis` it is a plugin: `kubectl trellis`.
 
 mod account;
-mod address;
 mod app;
+#[cfg(feature = "opennebula")]
 mod appliance;
 mod apply;
 mod audit;
@@ -14,25 +14,21 @@ mod detached;
 mod doctor;
 mod documents;
 mod down;
-mod duration;
-mod flwr_connection;
 mod help;
-mod home;
+#[cfg(feature = "opennebula")]
 mod image;
 mod keep;
-mod log_file;
-mod logging;
 mod login;
 mod model;
 mod node;
 mod nodes;
+#[cfg(feature = "kubernetes")]
 mod operator;
 mod pki;
 mod prefix;
 mod private_dir;
 mod process;
 mod progress;
-mod python;
 mod remote;
 mod run;
 mod run_defaults;
@@ -50,6 +46,7 @@ mod superlink;
 mod supernode;
 mod token;
 mod top;
+mod track;
 mod up;
 mod version;
 mod whoami;
@@ -60,7 +57,7 @@ use std::process::ExitCode;
 
 use commands::Command;
 
-/// Gives memory back after a large round; the system's allocator keeps it.
+/// Returns memory after a large round; the allocator of the C library keeps it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -107,7 +104,7 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> ExitCode {
     match command {
-        // Taken before clap sees them: they tell all mistakes at once.
+        // Handled before clap, because these report all mistakes at once.
         Command::Superlink => superlink::run("trellis superlink", &[]),
         Command::Supernode => supernode::run("trellis supernode", &[]),
         Command::Server => server::run(&[]),
@@ -118,6 +115,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Apply(args) => apply::run_apply(&args),
         Command::Delete(args) => apply::run_delete(&args),
         Command::Status(args) => status::run(&args),
+        Command::Track(args) => track::run(&args),
         Command::Runs(args) => runs::run_runs(&args),
         Command::Logs(args) => runs::run_logs(&args),
         Command::Stop(args) => runs::run_stop(&args),
@@ -127,8 +125,11 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Serverapp(args) => serverapp::run(&args),
         Command::Model(args) => model::run(&args),
         Command::App(args) => app::run(&args),
+        #[cfg(feature = "opennebula")]
         Command::Appliance(args) => appliance::run(&args),
+        #[cfg(feature = "opennebula")]
         Command::Image(args) => image::run(&args),
+        #[cfg(feature = "kubernetes")]
         Command::Operator(args) => operator::run(args),
         Command::Nodes(args) => nodes::run(&args),
         Command::Node(args) => node::run(&args),

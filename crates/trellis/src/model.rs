@@ -1,5 +1,5 @@
-//! `trellis model`: the checkpoints of native trainings, from the directories they are kept in. Calls no SuperLink, and changes
-//! no checkpoint.
+//! `trellis model`: the checkpoints of native trainings, read from their directories. Calls no SuperLink, and changes no
+//! checkpoint.
 
 mod elsewhere;
 mod export;
@@ -13,8 +13,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use trellis_models::{Loaded, ModelError, ModelStore};
+use trellis_terminal::{OutputArgs, clean, explain, remark};
 
-use crate::remote::{OutputArgs, Trouble, clean, explain, remark};
+use crate::remote::CommandError;
 
 use export::ExportArgs;
 use shelf::Shelves;
@@ -23,15 +24,15 @@ const AFTER_HELP: &str = "\
 Examples:
   trellis model ls                       every checkpoint of every run
   trellis model show 4711                the newest of a run: metrics, arrays, lineage
-  trellis model show 4711@10 -o json     that of round 10, for a program
+  trellis model show 4711@10 -o json     that of round 10, as JSON
   trellis model export 4711 --out digits.safetensors
   trellis model export 4711@10 --format pytorch --out digits.pt
   trellis model rm 4711@10               a checkpoint; without @10 all of the run
 
-Checkpoints are made by native trainings, on the machine of their SuperLink: those of federations on this machine and
-of runs in the process of `trellis run` are in `models` in the home (TRELLIS_HOME), by federation. They stay when the
-federation goes. Each is read as a whole and compared with its hashes before it is shown or exported. A run may be given
-by the beginning of its id.
+Native trainings write checkpoints on the machine of their SuperLink: those of federations on this machine and
+of runs in the process of `trellis run` are in `models` in the home (TRELLIS_HOME), by federation. They outlive the
+federation. Each is read completely and verified with its hashes before it is shown or exported. A run can be selected
+by a prefix of its id.
 Exit codes: 0 done; 1 it cannot be read or written; 2 refused arguments.
 ";
 
@@ -47,9 +48,9 @@ pub struct ModelArgs {
 enum ModelCommand {
     /// List the checkpoints, the newest last
     Ls {
-        /// Only those of this run
+        /// Only checkpoints of this run
         run: Option<String>,
-        /// Only those of this federation
+        /// Only checkpoints of this federation
         #[arg(long, value_name = "NAME", env = "TRELLIS_FEDERATION", hide_env_values = true)]
         federation: Option<String>,
         #[command(flatten)]
@@ -57,7 +58,7 @@ enum ModelCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Show a checkpoint: where it comes from, its metrics and arrays; all its bytes are checked
+    /// Show a checkpoint: its origin, metrics and arrays; verifies all its bytes
     Show {
         #[command(flatten)]
         which: WhichArgs,
@@ -91,9 +92,9 @@ enum ModelCommand {
 
 #[derive(Debug, Args)]
 struct PlaceArgs {
-    /// One directory with checkpoints [default: those of all federations in the home, and of the SuperLink's default state directory]
+    /// A directory with checkpoints [default: those of all federations in the home, and of the SuperLink's default state directory]
     ///
-    /// For a SuperLink with another --state-dir: the directory models in that.
+    /// For a SuperLink with another --state-dir: its subdirectory models.
     #[arg(long, value_name = "DIR", env = "TRELLIS_MODELS", hide_env_values = true)]
     models: Option<PathBuf>,
 }
@@ -106,27 +107,27 @@ struct WhichArgs {
 }
 
 impl WhichArgs {
-    /// Reads the checkpoint, and tells of newer ones that had to be skipped.
-    fn open(&self, place: &PlaceArgs) -> Result<Loaded, Trouble> {
+    /// Reads the checkpoint, and prints which newer ones are damaged.
+    fn open(&self, place: &PlaceArgs) -> Result<Loaded, CommandError> {
         let loaded = if self.which.contains('/') {
-            ModelStore::open_path(Path::new(&self.which)).map_err(trouble)?
+            ModelStore::open_path(Path::new(&self.which)).map_err(failure)?
         } else {
             let (run, round) = run_and_round(&self.which)?;
             let (shelf, run) = Shelves::at(place)?.find(run)?;
-            shelf.store.open(&run, round).map_err(trouble)?
+            shelf.store.open(&run, round).map_err(failure)?
         };
         for skipped in &loaded.skipped {
-            remark(&format!("skipped a newer one: {}", clean(&explain(&skipped.why))));
+            remark(&format!("skipped a newer one: {}", clean(&explain(&skipped.error))));
         }
         Ok(loaded)
     }
 }
 
-fn run_and_round(which: &str) -> Result<(&str, Option<u64>), Trouble> {
+fn run_and_round(which: &str) -> Result<(&str, Option<u64>), CommandError> {
     let Some((run, round)) = which.split_once('@') else { return Ok((which, None)) };
     match round.parse() {
         Ok(round) => Ok((run, Some(round))),
-        Err(_) => Err(Trouble::usage(
+        Err(_) => Err(CommandError::usage(
             format!("{round:?} is not the number of a round"),
             "write RUN@ROUND, as 4711@10; trellis model ls shows which there are",
         )),
@@ -146,14 +147,14 @@ pub fn run(args: &ModelArgs) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => trouble.tell(called),
+        Err(failure) => failure.report(called),
     }
 }
 
-fn trouble(error: ModelError) -> Trouble {
+fn failure(error: ModelError) -> CommandError {
     match &error {
-        ModelError::RunId { .. } => Trouble::usage(explain(&error), "trellis model ls shows which runs there are"),
-        ModelError::Disk { .. } => Trouble::failed(explain(&error), Some("look at its permissions and at the disk")),
-        _ => Trouble::failed(explain(&error), None),
+        ModelError::RunId { .. } => CommandError::usage(explain(&error), "trellis model ls lists the runs"),
+        ModelError::Disk { .. } => CommandError::failed(explain(&error), Some("check permissions and disk")),
+        _ => CommandError::failed(explain(&error), None),
     }
 }

@@ -1,4 +1,4 @@
-//! `trellis node`: lets nodes in and takes them out again.
+//! `trellis node`: registers nodes at a SuperLink and removes them.
 
 mod drain;
 mod join;
@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 const AFTER_HELP: &str = "\
-A node joins in two steps. An admin makes a token, which is good once:
+A node joins in two steps. An admin creates a token, which can be used once:
   trellis node token --label edge-7 --save edge-7.join --token-file admin.token
 
-On the node, the token and a key that is made there become an identity:
+The node creates a key, and registers it with the token:
   trellis node join --superlink link.example.org:8000 --root-certificates ca.crt \\
       --key node.key --token-file edge-7.join --name edge-7
   flower-supernode --superlink link.example.org:9092 --root-certificates ca.crt \\

@@ -1,32 +1,30 @@
-//! `trellis nodes`: which nodes there are, what they do, and which Flower each of them speaks. Of a federation of a server, as
-//! the plan knows them; of a SuperLink that is named, as that knows them.
+//! `trellis nodes`: nodes, their status and their releases of Flower. For a federation of a server as the plan knows them, for
+//! a named SuperLink as that knows them.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use trellis_api::Node as Planned;
 use trellis_clock::now_s;
+use trellis_terminal::{Cell, Column, Format, Listing, OutputArgs, Table, Tone, age, print_as, remark};
 use trellis_wire::call::{ListNodes, Node};
 
-use crate::remote::{
-    self, CallerArgs, Cell, Column, FederationArgs, Format, Found, Listing, OutputArgs, Place as _, Table, Tone,
-    Trouble, age, print_as, remark,
-};
+use crate::remote::{self, CallerArgs, CommandError, Destination as _, FederationArgs, Found};
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis nodes                                      those of the only federation of the server
+  trellis nodes                                      of the only federation of the server
   trellis nodes lab
   trellis nodes --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
   trellis nodes -o json | jq -r '.nodes[] | select(.status == \"online\") | .id'
 
-Without --superlink (TRELLIS_SUPERLINK) they are those of a federation of the server; where no server runs,
-those of a SuperLink at 127.0.0.1:8000. Of a federation, SHARD is the part of the data that the node has, and WHY
-says what it waits for. POOL is \"(joined)\" for nodes that joined from elsewhere; `trellis node drain` and
+Without --superlink (TRELLIS_SUPERLINK) it lists nodes of a federation of the server; if no server runs,
+those of a SuperLink at 127.0.0.1:8000. For a federation, SHARD is the part of the data of the node, and WHY
+the reason of its status. POOL is \"(joined)\" for nodes that joined from elsewhere; `trellis node drain` and
 `trellis node revoke` take their names.
 
-Of a SuperLink, CLIENT is the transport and the version of Flower that the node speaks (\"grpc\" alone: it did not
-say which version), SINCE how long it has its status. With -o json there are also its location,
+For a SuperLink, CLIENT is the transport and the Flower release of the node (\"grpc\" alone if the release is
+unknown), SINCE the time in its status. -o json also has location,
 times, and the fingerprint of its key.
 ";
 
@@ -49,14 +47,14 @@ pub fn run(args: &NodesArgs) -> ExitCode {
     remote::run("trellis nodes", list(args))
 }
 
-async fn list(args: &NodesArgs) -> Result<(), Trouble> {
+async fn list(args: &NodesArgs) -> Result<(), CommandError> {
     match args.place.unless_superlink(args.caller.names_superlink()).await? {
         Some((found, federation)) => list_planned(args, &found, &federation).await,
         None => list_known(args).await,
     }
 }
 
-async fn list_planned(args: &NodesArgs, found: &Found, federation: &str) -> Result<(), Trouble> {
+async fn list_planned(args: &NodesArgs, found: &Found, federation: &str) -> Result<(), CommandError> {
     let nodes = found.client.nodes(federation).await?;
     args.output.print(&Listing { items: &nodes }, || match nodes.is_empty() {
         true => remark(&format!("{federation} has no nodes.")),
@@ -66,18 +64,17 @@ async fn list_planned(args: &NodesArgs, found: &Found, federation: &str) -> Resu
 }
 
 fn planned(nodes: &[Planned]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("NODE", false),
-        column("POOL", true),
-        column("SITE", true),
-        column("PHASE", false),
-        column("BUSY", false),
-        column("SHARD", false),
-        column("VERSION", true),
-        column("SINCE", false),
-        column("ID", false),
-        column("WHY", true),
+        Column::whole("NODE"),
+        Column::cut("POOL"),
+        Column::cut("SITE"),
+        Column::whole("PHASE"),
+        Column::whole("BUSY"),
+        Column::whole("SHARD"),
+        Column::cut("VERSION"),
+        Column::whole("SINCE"),
+        Column::whole("ID"),
+        Column::cut("WHY"),
     ]);
     let now = now_s();
     for node in nodes {
@@ -110,7 +107,7 @@ fn planned(nodes: &[Planned]) -> Table {
     table
 }
 
-async fn list_known(args: &NodesArgs) -> Result<(), Trouble> {
+async fn list_known(args: &NodesArgs) -> Result<(), CommandError> {
     let mut answer = args.caller.superlink()?.call(&ListNodes {}).await?;
     let known = answer.nodes.len();
     answer.nodes.retain(|node| args.all || node.status != "unregistered");
@@ -126,14 +123,13 @@ async fn list_known(args: &NodesArgs) -> Result<(), Trouble> {
 }
 
 fn table(nodes: &[Node], now: f64) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("ID", false),
-        column("NAME", true),
-        column("STATUS", false),
-        column("CLIENT", true),
-        column("OWNER", true),
-        column("SINCE", false),
+        Column::whole("ID"),
+        Column::cut("NAME"),
+        Column::whole("STATUS"),
+        Column::cut("CLIENT"),
+        Column::cut("OWNER"),
+        Column::whole("SINCE"),
     ]);
     for node in nodes {
         let status = if node.draining { "draining" } else { &node.status };
@@ -155,11 +151,11 @@ fn table(nodes: &[Node], now: f64) -> Table {
     table
 }
 
-/// When the node got its status, where that is known.
+/// Since when the node has its status, if known.
 fn since(node: &Node) -> Option<f64> {
     match node.status.as_str() {
         "online" => node.last_activated_at,
-        // It said goodbye, or was not heard of until its promise ran out.
+        // The node said goodbye, or its heartbeat expired.
         "offline" if node.last_deactivated_at >= node.last_activated_at => node.last_deactivated_at,
         "offline" => node.online_until,
         "registered" => Some(node.registered_at),

@@ -1,4 +1,4 @@
-//! `trellis pki`: from arguments to `trellis_pki`, and from its answers to text, JSON and exit codes. Decides nothing about
+//! `trellis pki`: converts arguments for `trellis_pki`, and its results to text, JSON and exit codes. Decides nothing about
 //! certificates.
 
 mod args;
@@ -14,14 +14,14 @@ use args::{InitArgs, PkiCommand, RotateArgs};
 use report::{Failure, print_text};
 use serde_json::json;
 use trellis_clock::now_unix;
+use trellis_diagnostic::Diagnostic;
 use trellis_pki::Error;
 use trellis_pki::authority::{self, Authority, CA_VALIDITY};
-use trellis_pki::problem::Problem;
 use trellis_pki::span::Span;
 
-use crate::remote::{Format, print_as};
+use trellis_terminal::{Format, print_as};
 
-/// Of an authority that is given none.
+/// The default name of an authority.
 const DEFAULT_NAME: &str = "trellis";
 
 pub fn run(args: PkiArgs) -> ExitCode {
@@ -34,7 +34,7 @@ pub fn run(args: PkiArgs) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(name),
+        Err(failure) => failure.report(name),
     }
 }
 
@@ -43,7 +43,7 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
     let mut problems = Vec::new();
     let validity = span(args.validity.as_deref(), CA_VALIDITY, &mut problems);
     if !problems.is_empty() {
-        problems.extend(authority::objections(name, validity));
+        problems.extend(authority::problems(name, validity));
         return Err(Error::Refused(problems).into());
     }
     let authority = Authority::init(&args.dir, name, validity, now_unix())?;
@@ -78,7 +78,7 @@ fn rotate(args: &RotateArgs) -> Result<(), Failure> {
         }
         Format::Table => {
             if step.is_some() && !changed {
-                print_text("nothing to do\n");
+                print_text("no change\n");
             }
             print_text(&show::rotation_text(state));
         }
@@ -86,14 +86,14 @@ fn rotate(args: &RotateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A length of time as it was given, or the default; a problem and the default where it cannot be read.
-fn span(given: Option<&str>, default: Span, problems: &mut Vec<Problem>) -> Span {
+/// Parses a duration. A duration that cannot be parsed gives a problem and the default.
+fn span(given: Option<&str>, default: Span, problems: &mut Vec<Diagnostic>) -> Span {
     match given.map(|text| (text, Span::parse(text))) {
         None => default,
         Some((_, Some(span))) => span,
         Some((text, None)) => {
-            let what = format!("{text:?} is not a length of time");
-            problems.push(Problem::error("--validity", what, "write it like 30d, 12h or 10y"));
+            let what = format!("{text:?} is not a duration");
+            problems.push(Diagnostic::error("--validity", what, "write it like 30d, 12h or 10y"));
             default
         }
     }

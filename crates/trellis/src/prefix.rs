@@ -1,19 +1,21 @@
-//! Ids by their beginning. Knows nothing of what they are ids of.
+//! Finds items by a prefix of their id.
 
-use crate::remote::{Trouble, clean};
+use trellis_terminal::clean;
 
-/// At most so many ids are told where a beginning fits several.
-const TOLD: usize = 5;
+use crate::remote::CommandError;
+
+/// Ids in the error for an ambiguous prefix.
+const MAX_LISTED: usize = 5;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<T> {
     One(T),
     None,
-    /// The ids that begin so.
+    /// The ids with this prefix.
     Many(Vec<String>),
 }
 
-/// What has this id, or else the only one whose id begins so.
+/// The item with this id, or else the only one whose id has this prefix.
 pub fn find<T>(text: &str, all: impl IntoIterator<Item = T>, id: impl Fn(&T) -> &str) -> Found<T> {
     let mut fitting: Vec<T> = all.into_iter().filter(|it| !text.is_empty() && id(it).starts_with(text)).collect();
     if let Some(exact) = fitting.iter().position(|it| id(it) == text) {
@@ -27,11 +29,11 @@ pub fn find<T>(text: &str, all: impl IntoIterator<Item = T>, id: impl Fn(&T) -> 
 }
 
 /// Why a beginning is not enough.
-pub fn too_short(text: &str, ids: &[String]) -> Trouble {
-    let told: Vec<String> = ids.iter().take(TOLD).map(|id| clean(id)).collect();
-    let more = if ids.len() > TOLD { ", ..." } else { "" };
-    let what = format!("{} ids begin with {text}: {}{more}", ids.len(), told.join(", "));
-    Trouble::usage(what, "give more of it")
+pub fn too_short(text: &str, ids: &[String]) -> CommandError {
+    let listed: Vec<String> = ids.iter().take(MAX_LISTED).map(|id| clean(id)).collect();
+    let more = if ids.len() > MAX_LISTED { ", ..." } else { "" };
+    let what = format!("{} ids begin with {text}: {}{more}", ids.len(), listed.join(", "));
+    CommandError::usage(what, "give more characters of the id")
 }
 
 #[cfg(test)]
@@ -43,7 +45,7 @@ mod tests {
         let ids = ["4711", "47", "52", "5301"];
         let found = |text: &str| find(text, ids, |id| *id);
         assert_eq!(found("4711"), Found::One("4711"));
-        assert_eq!(found("47"), Found::One("47"), "one that is exact is meant");
+        assert_eq!(found("47"), Found::One("47"), "an exact match takes precedence");
         assert_eq!(found("471"), Found::One("4711"));
         assert_eq!(found("6"), Found::None);
         assert_eq!(found(""), Found::None);

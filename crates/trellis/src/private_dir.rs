@@ -112,7 +112,7 @@ fn repair(path: &Path, user: u32) -> Result<(), ClaimError> {
 
 /// Also accepts directories that sandboxed apps pass through: apps may be running while a SuperLink restarts.
 fn is_private(found: &Metadata) -> bool {
-    found.mode() & NOT_PRIVATE == 0 || trellis_sandbox::is_passage(found)
+    found.mode() & NOT_PRIVATE == 0 || trellis_sandbox::is_search_only(found)
 }
 
 fn restrict(path: &Path, found: &Metadata) -> Result<(), ClaimError> {
@@ -173,7 +173,7 @@ mod tests {
         make(&home.path().join("letters"), Some(""), 0o644);
         let modes = || ["", "node.db", "letters"].map(|name| mode(&home.path().join(name)));
         claim(home.path()).expect("claimed");
-        assert_eq!(modes(), [0o1777, 0o644, 0o644], "nothing says that this was a state directory");
+        assert_eq!(modes(), [0o1777, 0o644, 0o644], "no marker of a state directory");
         make(&home.path().join("lock"), Some(""), 0o600);
         claim(home.path()).expect("claimed");
         assert_eq!(modes(), [0o1777, 0o600, 0o644]);
@@ -190,8 +190,8 @@ mod tests {
         make(&home.path().join("apps"), None, 0o755);
         make(&home.path().join("apps/1"), None, 0o755);
         fs::set_permissions(home.path(), Permissions::from_mode(0o755)).expect("set");
-        trellis_sandbox::open_passage(&home.path().join("apps")).expect("opened");
-        trellis_sandbox::open_passage(&home.path().join("apps/1")).expect("opened");
+        trellis_sandbox::grant_search(&home.path().join("apps")).expect("opened");
+        trellis_sandbox::grant_search(&home.path().join("apps/1")).expect("opened");
         claim(home.path()).expect("claimed");
         assert_eq!(["", "apps", "apps/1"].map(|name| mode(&home.path().join(name))), [0o700, 0o710, 0o710]);
     }

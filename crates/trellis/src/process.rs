@@ -1,4 +1,4 @@
-//! What the operating system gives this process: signals, open files, memory.
+//! Resources of this process: signals, open files, memory.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,13 +8,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// More open files than any SuperLink needs. Apps inherit the limit, and some programs walk through all of it.
-const ENOUGH_OPEN_FILES: u64 = 1 << 20;
+const MAX_OPEN_FILES: u64 = 1 << 20;
 
-/// Raises the number of files that may be open at once to what the system allows: each SuperNode is a connection.
-/// Returns the limit now in force.
+/// Raises the soft limit of open files to the hard limit, because each SuperNode is a connection.
+/// Returns the new limit.
 pub fn raise_open_file_limit() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.unwrap_or(ENOUGH_OPEN_FILES).min(ENOUGH_OPEN_FILES);
+    let wanted = maximum.unwrap_or(MAX_OPEN_FILES).min(MAX_OPEN_FILES);
     match current {
         Some(current) if current < wanted => {
             setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
@@ -24,28 +24,26 @@ pub fn raise_open_file_limit() -> io::Result<u64> {
     }
 }
 
-/// This program as it is at work. Whoever starts it gets the same one, even when its file was replaced or removed.
+/// The running program. Children execute the same file even if it was replaced or deleted.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Tells the allocator to take memory as it is needed. By default it takes pages of 2 MiB, and a program that waits most of
-/// the time holds 8 MiB for nothing.
+/// Makes the allocator commit memory on demand. By default it commits pages of 2 MiB, so an idle program holds 8 MiB.
 pub const MEMORY_AS_NEEDED: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
 
-/// Tells the allocator to give back what is free at once, for a program whose memory is a few peaks: what was read is large, and
-/// little of it is kept.
+/// Makes the allocator return free memory at once, for programs with a few peaks: they read large inputs and keep little.
 const MEMORY_BACK_AT_ONCE: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
 pub fn take_memory_as_needed() {
-    tell_allocator(&[MEMORY_AS_NEEDED]);
+    configure_allocator(&[MEMORY_AS_NEEDED]);
 }
 
 pub fn hold_no_memory_in_reserve() {
-    tell_allocator(&[MEMORY_AS_NEEDED, MEMORY_BACK_AT_ONCE]);
+    configure_allocator(&[MEMORY_AS_NEEDED, MEMORY_BACK_AT_ONCE]);
 }
 
-/// Starts this program again, in the same process, unless the allocator was told already: it reads its settings before
-/// anything else runs. Where that does not work, the program goes on and only takes more memory.
-fn tell_allocator(settings: &[(&str, &str)]) {
+/// Executes this program again in the same process, unless the environment has the settings already: the allocator reads
+/// them before `main`. If that fails, the program continues and uses more memory.
+fn configure_allocator(settings: &[(&str, &str)]) {
     if settings.iter().all(|(variable, _)| std::env::var_os(variable).is_some()) {
         return;
     }

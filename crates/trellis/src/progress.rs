@@ -1,18 +1,17 @@
-//! What somebody sees who waits for a federation: one line that is rewritten on a terminal, lines that say something new in a
-//! pipe. Goes to stderr: it is no result.
+//! Progress of a federation on stderr: one line that is rewritten on a terminal, or a line per change in a pipe.
 
 use std::io::{self, IsTerminal, Write};
 
 use trellis_api::{FederationDetail, FederationSummary, State};
 
-use crate::remote::clean;
+use trellis_terminal::clean;
 
 const BAR_CHARS: usize = 20;
-const WIPE: &str = "\r\u{1b}[2K";
+const CLEAR_LINE: &str = "\r\u{1b}[2K";
 
 pub struct Progress {
     terminal: bool,
-    /// What is there to be seen.
+    /// The current line.
     shown: String,
 }
 
@@ -21,28 +20,28 @@ impl Progress {
         Progress { terminal: io::stderr().is_terminal(), shown: String::new() }
     }
 
-    /// How far a federation is.
+    /// Prints the progress of a federation.
     pub fn show(&mut self, detail: &FederationDetail) {
         let width = terminal_size::terminal_size_of(io::stderr()).map_or(usize::MAX, |(width, _)| width.0.into());
         let line = if self.terminal { bar(detail, width) } else { words(detail) };
-        self.say(line);
+        self.print(line);
     }
 
-    pub fn say(&mut self, line: String) {
+    pub fn print(&mut self, line: String) {
         if line == self.shown {
             return;
         }
         match self.terminal {
-            true => write(&format!("{WIPE}{line}")),
+            true => write(&format!("{CLEAR_LINE}{line}")),
             false => write(&format!("{line}\n")),
         }
         self.shown = line;
     }
 
-    /// Takes the rewritten line away.
+    /// Clears the line on a terminal.
     pub fn clear(&mut self) {
         if self.terminal && !self.shown.is_empty() {
-            write(WIPE);
+            write(CLEAR_LINE);
         }
         self.shown.clear();
     }
@@ -60,10 +59,10 @@ fn write(text: &str) {
     let _ = out.flush();
 }
 
-/// Which parts are there, and why it waits.
+/// The state of the parts, and the reason for waiting.
 fn words(detail: &FederationDetail) -> String {
     let summary = &detail.summary;
-    let coordinator = detail.status.as_ref().map_or("not seen yet", |status| &status.coordinator.phase);
+    let coordinator = detail.status.as_ref().map_or("not observed yet", |status| &status.coordinator.phase);
     let nodes = &summary.nodes;
     let mut line =
         format!("{}: coordinator {coordinator}, {} of {} nodes ready", summary.name, nodes.ready, nodes.wanted);
@@ -79,11 +78,11 @@ fn bar(detail: &FederationDetail, width: usize) -> String {
     let (done, all) = (nodes.ready as usize + usize::from(coordinator), nodes.wanted as usize + 1);
     let filled = (BAR_CHARS * done / all).min(BAR_CHARS);
     let line = format!("[{}{}] {}", "#".repeat(filled), ".".repeat(BAR_CHARS - filled), words(detail));
-    // A line that is wrapped cannot be rewritten.
+    // A wrapped line cannot be rewritten.
     line.chars().take(width.saturating_sub(1)).collect()
 }
 
-/// Why it is not ready.
+/// Why the federation is not ready.
 fn why(summary: &FederationSummary) -> Option<&str> {
     (summary.state != State::Ready && !summary.message.is_empty()).then_some(summary.message.as_str())
 }
@@ -114,9 +113,9 @@ mod tests {
 
     #[test]
     fn it_says_how_far_it_is_and_why_it_waits() {
-        let waiting = "local: coordinator not seen yet, 2 of 3 nodes ready; waits for clinic-1";
+        let waiting = "local: coordinator not observed yet, 2 of 3 nodes ready; waits for clinic-1";
         assert_eq!(words(&detail(State::Reconciling, 2)), waiting);
-        assert_eq!(words(&detail(State::Ready, 3)), "local: coordinator not seen yet, 3 of 3 nodes ready");
+        assert_eq!(words(&detail(State::Ready, 3)), "local: coordinator not observed yet, 3 of 3 nodes ready");
         assert_eq!(
             bar(&detail(State::Ready, 2), 500),
             format!("[##########..........] {}", words(&detail(State::Ready, 2)))

@@ -1,5 +1,5 @@
-//! `trellis run`: trains. Sends a run to a server or a SuperLink, or makes a federation in this process and sends it there; then
-//! follows the run to its end. Wiring only: what is sent is decided in `plan`, what is seen in `show`.
+//! `trellis run`: trains. Sends a run to a server or a SuperLink, or starts a federation in this process for it; then follows
+//! the run to its end. Wiring only: `plan` decides what is sent, `show` prints the progress.
 
 mod args;
 mod federation;
@@ -23,32 +23,35 @@ use show::Show;
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use trellis_api::Client;
+use trellis_api::Home;
 use trellis_client::app::App;
 use trellis_client::{SuperLink, Target};
+use trellis_logging::{LogFormat, LogSettings};
+use trellis_terminal::{Format, explain, print, print_as, remark};
 use trellis_train::Options;
-use trellis_train::submit::{Place, Submission, to_toml};
+use trellis_train::submit::{Location, Submission, to_toml};
 
-use crate::home::Home;
-use crate::logging::{self, LogFormat, LogSettings};
+use crate::private_dir;
 use crate::process::{StopSignals, raise_open_file_limit};
-use crate::remote::{Format, Place as _, Trouble, explain, print, print_as, remark};
+use crate::remote::{CommandError, Destination as _};
+use crate::track::{self, Origin};
 
 const CALLED: &str = "trellis run";
 const MODELS: &str = "models";
 /// The kind of ServerApp that this program is.
 const NATIVE_TASK: &str = "trellis-serverapp";
-/// How long work that was given up may go on after the run has ended.
-const LEFTOVERS: Duration = Duration::from_secs(2);
-/// Between questions for the run, where the SuperLink has none to give.
+/// Limit for blocking tasks after the run has ended.
+pub const LEFTOVERS: Duration = Duration::from_secs(2);
+/// Poll interval of the run if the SuperLink reports no events.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// What a shell adds to the number of a signal.
+/// Shells add this to the number of a signal.
 const BY_SIGNAL: u8 = 128;
 
 pub fn run(args: &RunArgs) -> ExitCode {
     start(args, args.app_flag.as_ref().unwrap_or(&args.app), args.app_server)
 }
 
-/// Runs the app in a directory, in place of the one that the arguments name, with its own ServerApp.
+/// Runs the app in a directory instead of the one that the arguments name, with its own ServerApp.
 pub fn run_directory(args: &RunArgs, directory: &Path) -> ExitCode {
     start(args, &directory.to_string_lossy(), true)
 }
@@ -56,22 +59,22 @@ pub fn run_directory(args: &RunArgs, directory: &Path) -> ExitCode {
 fn start(args: &RunArgs, app: &str, app_server: bool) -> ExitCode {
     let runtime = match Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Trouble::failed(format!("the system gives no runtime: {error}"), None).tell(CALLED),
+        Err(error) => return CommandError::failed(format!("no async runtime: {error}"), None).report(CALLED),
     };
     let outcome = runtime.block_on(train(args, app, app_server));
     runtime.shutdown_timeout(LEFTOVERS);
-    outcome.unwrap_or_else(|trouble| trouble.tell(CALLED))
+    outcome.unwrap_or_else(|failure| failure.report(CALLED))
 }
 
-async fn train(args: &RunArgs, app: &str, app_server: bool) -> Result<ExitCode, Trouble> {
+async fn train(args: &RunArgs, app: &str, app_server: bool) -> Result<ExitCode, CommandError> {
     let served = served(args).await?;
     let remote = served.is_some() || args.place.caller.names_superlink();
     let nodes = args.here.nodes.unwrap_or(DEFAULT_NODES);
-    let place = if remote { Place::There { nodes: None } } else { Place::Here { nodes } };
-    let planned = all(misplaced(args, remote), all(plan(args, app, app_server, place), superlink(args)))?;
-    let ((), (plan, superlink)) = planned;
+    let location = if remote { Location::SuperLink { nodes: None } } else { Location::InProcess { nodes } };
+    let mistakes = all(misplaced(args, remote), args.tracking.sinks());
+    let (_, (plan, superlink)) = all(mistakes, all(plan(args, app, app_server, location), superlink(args)))?;
     if args.dry_run {
-        tell(&plan, remote, args.output.format);
+        show_plan(&plan, remote, args.output.format);
         return Ok(ExitCode::SUCCESS);
     }
     for note in plan.training.iter().flat_map(|training| &training.notes) {
@@ -79,14 +82,14 @@ async fn train(args: &RunArgs, app: &str, app_server: bool) -> Result<ExitCode, 
     }
     match (served, superlink) {
         (Some((client, federation)), _) => on_server(args, &client, &federation, &plan).await,
-        (None, Some(superlink)) => there(args, &superlink, plan).await,
+        (None, Some(superlink)) => on_superlink(args, &superlink, plan).await,
         (None, None) => here(args, nodes, plan).await,
     }
 }
 
-/// The server and the federation to train on: those that are named, or those of this machine. `None`: neither.
-async fn served(args: &RunArgs) -> Result<Option<(Client, String)>, Trouble> {
-    // Who says something about a federation in this process wants one.
+/// The server and the federation to train on: as named, or the only ones of this machine.
+async fn served(args: &RunArgs) -> Result<Option<(Client, String)>, CommandError> {
+    // Flags of a federation in this process select one.
     if !args.federation.is_given() && only_here(args).iter().any(|(_, given)| *given) {
         return Ok(None);
     }
@@ -94,20 +97,20 @@ async fn served(args: &RunArgs) -> Result<Option<(Client, String)>, Trouble> {
     Ok(found.map(|(found, federation)| (found.client, federation)))
 }
 
-/// Both, or the trouble of both.
-fn all<A, B>(one: Result<A, Trouble>, other: Result<B, Trouble>) -> Result<(A, B), Trouble> {
+/// Both values, or all problems.
+fn all<A, B>(one: Result<A, CommandError>, other: Result<B, CommandError>) -> Result<(A, B), CommandError> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok((one, other)),
-        (Err(trouble), Err(more)) => Err(trouble.and(more)),
-        (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+        (Err(failure), Err(more)) => Err(failure.and(more)),
+        (Err(failure), _) | (_, Err(failure)) => Err(failure),
     }
 }
 
-fn superlink(args: &RunArgs) -> Result<Option<SuperLink>, Trouble> {
+fn superlink(args: &RunArgs) -> Result<Option<SuperLink>, CommandError> {
     if args.place.caller.names_superlink() { args.place.caller.superlink().map(Some) } else { Ok(None) }
 }
 
-/// Flags that are about a federation in this process, and whether they are given.
+/// The flags of a federation in this process, and whether they are set.
 fn only_here(args: &RunArgs) -> [(&'static str, bool); 4] {
     let here = &args.here;
     [
@@ -119,28 +122,32 @@ fn only_here(args: &RunArgs) -> [(&'static str, bool); 4] {
 }
 
 /// Flags that belong to the other place.
-fn misplaced(args: &RunArgs, remote: bool) -> Result<(), Trouble> {
+fn misplaced(args: &RunArgs, remote: bool) -> Result<(), CommandError> {
     let here = &args.here;
     let given = only_here(args).into_iter().filter(|(_, given)| *given && remote);
-    let mut troubles: Vec<Trouble> = given
+    let mut failures: Vec<CommandError> = given
         .map(|(flag, _)| {
             let given = if args.place.caller.names_superlink() { "SuperLink" } else { "federation" };
-            let what = format!("{flag} is for a federation in this process, and a {given} is given");
-            Trouble::usage(what, "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK)")
+            let what = format!("{flag} is for a federation in this process, but a {given} is named");
+            CommandError::usage(what, "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK)")
         })
         .collect();
     if args.detach && !remote {
         let what = "--detach: a federation in this process ends with it";
-        troubles.push(Trouble::usage(what, "leave it out, or give --superlink or --federation"));
+        failures.push(CommandError::usage(what, "leave it out, or give --superlink or --federation"));
+    }
+    if args.detach && args.tracking.is_given() {
+        let what = "--detach: without following the run, nothing of it can be tracked";
+        failures.push(CommandError::usage(what, "leave it out, or track the run afterwards with `trellis track`"));
     }
     if here.nodes == Some(0) {
-        troubles.push(Trouble::usage("--nodes: without nodes nothing is trained", "give at least 1"));
+        failures.push(CommandError::usage("--nodes: a training needs nodes", "give at least 1"));
     }
-    troubles.into_iter().reduce(Trouble::and).map_or(Ok(()), Err)
+    failures.into_iter().reduce(CommandError::and).map_or(Ok(()), Err)
 }
 
-/// What would be sent.
-fn tell(plan: &Submission, remote: bool, format: Format) {
+/// Shows the run that would be sent.
+fn show_plan(plan: &Submission, remote: bool, format: Format) {
     let fab = &plan.bundle.fab;
     let what = match (remote, plan.training.is_some()) {
         (true, true) => format!("{}; for everything else the defaults there count", plan.sent()),
@@ -167,48 +174,57 @@ fn tell(plan: &Submission, remote: bool, format: Format) {
 }
 
 /// On a federation of a server.
-async fn on_server(args: &RunArgs, client: &Client, federation: &str, plan: &Submission) -> Result<ExitCode, Trouble> {
+async fn on_server(
+    args: &RunArgs,
+    client: &Client,
+    federation: &str,
+    plan: &Submission,
+) -> Result<ExitCode, CommandError> {
     let mut signals = listen()?;
     let run = client.start_run(federation, &served::new_run(plan), None).await?;
     let mut show = Show::new(args.output.format);
     show.started(&run.id, &format!("{}, on {federation}", plan.sent()));
-    show.tell_settings(plan.training.is_some());
+    show.print_settings(plan.training.is_some());
     if let Some(note) = client.federation(federation).await?.status.and_then(|status| status.orphan_note()) {
         remark(&format!("note: {note}"));
     }
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }
+    let tracking = args.tracking.start(Origin::server(client, federation, &run.id).with(track::sent(plan)))?;
     let follower = served::Follower::new(client, federation, &run, &mut signals);
     let followed = match plan.training.is_some() {
         true => follower.reports(&mut show).await?.0,
         false => follower.log(&mut show).await?,
     };
+    track::finish(tracking, &mut show, &mut signals).await;
     conclude(&run.id, &followed, &mut show, "")
 }
 
 /// On a SuperLink that is there already.
-async fn there(args: &RunArgs, superlink: &SuperLink, plan: Submission) -> Result<ExitCode, Trouble> {
+async fn on_superlink(args: &RunArgs, superlink: &SuperLink, plan: Submission) -> Result<ExitCode, CommandError> {
     // Before the run is there: from then on Ctrl-C is about it.
     let mut signals = listen()?;
-    let (sent, native) = (plan.sent(), plan.training.is_some());
+    let (sent, native, settings) = (plan.sent(), plan.training.is_some(), track::sent(&plan));
     let run = superlink.start_run(plan.bundle.fab, plan.values).await?;
     let mut show = Show::new(args.output.format);
     show.started(run, &sent);
-    show.tell_settings(native);
+    show.print_settings(native);
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }
+    let tracking = args.tracking.start(Origin::superlink(superlink, run).with(settings))?;
     let follower = Follower::new(superlink, run, &mut signals);
-    let followed = if native { follower.reports(&mut show).await } else { follower.log(&mut show).await };
-    conclude(run, &followed?, &mut show, " (where the SuperLink is)")
+    let followed = if native { follower.reports(&mut show).await } else { follower.log(&mut show).await }?;
+    track::finish(tracking, &mut show, &mut signals).await;
+    conclude(run, &followed, &mut show, " (where the SuperLink is)")
 }
 
 /// In this process.
-async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode, Trouble> {
+async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode, CommandError> {
     let mut signals = listen()?;
     start_log(args.here.verbose)?;
-    // Each node keeps some files and connections open.
+    // Each node holds some files and connections open.
     if let Err(error) = raise_open_file_limit() {
         tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit");
     }
@@ -235,9 +251,9 @@ async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode
     let advice = "-v shows the log of all parts; --python names the Python of apps";
     let outcome = tokio::select! {
         outcome = training => outcome,
-        why = federation.broken() => Err(Trouble::failed(why, Some(advice))),
+        why = federation.broken() => Err(CommandError::failed(why, Some(advice))),
     };
-    // Who has no patience even for that: what is dropped is ended, only not in order.
+    // A second signal: drops the services, which kills their processes.
     tokio::select! {
         () = federation.stop() => {}
         _ = signals.next() => {}
@@ -251,34 +267,39 @@ async fn in_this_process(
     target: Target,
     place: Options,
     plan: Submission,
-    online: impl Future<Output = Result<(), Trouble>>,
+    online: impl Future<Output = Result<(), CommandError>>,
     signals: &mut StopSignals,
-) -> Result<ExitCode, Trouble> {
+) -> Result<ExitCode, CommandError> {
     tokio::select! {
         online = online => online?,
         (_, number) = signals.next() => return Ok(by_signal(number)),
     }
-    let (summary, native) = (plan.summary(), plan.training.is_some());
+    let (summary, native, settings) = (plan.summary(), plan.training.is_some(), track::sent(&plan));
     let run = superlink.start_run(plan.bundle.fab, plan.values).await?;
     let mut show = Show::new(args.output.format);
     show.started(run, &summary);
+    let tracking = args.tracking.start(Origin::superlink(superlink, run).with(settings))?;
     let follower = Follower::new(superlink, run, signals);
-    if !native {
-        return conclude(run, &follower.log(&mut show).await?, &mut show, "");
-    }
-    let trainer = Trainer::start(superlink.clone(), target, run, place);
-    let followed = follower.reports(&mut show).await?;
-    trainer.end().await;
+    let followed = if native {
+        let trainer = Trainer::start(superlink.clone(), target, run, place);
+        let followed = follower.reports(&mut show).await?;
+        trainer.end().await;
+        followed
+    } else {
+        follower.log(&mut show).await?
+    };
+    track::finish(tracking, &mut show, signals).await;
     conclude(run, &followed, &mut show, "")
 }
 
-/// Where checkpoints go: where it is said, or beside the state, or to those of all other runs.
-fn models(args: &RunArgs) -> Result<PathBuf, Trouble> {
+/// The directory of checkpoints: the given one, that of the state, or that of all other runs.
+fn models(args: &RunArgs) -> Result<PathBuf, CommandError> {
     let beside = || args.here.state_dir.as_deref().map(|directory| directory.join(MODELS));
     let directory = match (args.here.models.clone().or_else(beside), Home::find(None)) {
         (Some(directory), _) => directory,
         (None, Some(home)) => {
-            home.make().map_err(|error| Trouble::failed(explain(&error), Some("name a directory with --models")))?;
+            private_dir::claim(home.directory())
+                .map_err(|error| CommandError::failed(explain(&error), Some("name a directory with --models")))?;
             home.own_models()
         }
         (None, None) => MODELS.into(),
@@ -295,23 +316,23 @@ impl Trainer {
             let task = loop {
                 match superlink.acquire_task(NATIVE_TASK).await {
                     Ok(Some(task)) if task.run == run => break task,
-                    // One that an earlier process left in the state directory.
+                    // An earlier process left a run in the state directory.
                     Ok(Some(task)) => drop(superlink.stop_run(task.run).await),
                     Ok(None) => tokio::time::sleep(ASK_AGAIN).await,
                     Err(error) => {
-                        tracing::error!("the run cannot be taken: {error}");
+                        tracing::error!("the run cannot be claimed: {error}");
                         tokio::time::sleep(ASK_AGAIN).await;
                     }
                 }
             };
             if let Err(error) = trellis_train::run(App::new(target, task.token), place).await {
-                // The run's state says the same to whoever follows it.
+                // The run's status has the same error.
                 tracing::debug!("the training ended: {error}");
             }
         }))
     }
 
-    /// Waits for what a training still has to put away once its run is over.
+    /// Waits until a training has written its results after the end of its run.
     async fn end(self) {
         let mut task = self.0;
         if tokio::time::timeout(LEFTOVERS, &mut task).await.is_err() {
@@ -320,15 +341,15 @@ impl Trainer {
     }
 }
 
-pub fn listen() -> Result<StopSignals, Trouble> {
-    StopSignals::listen().map_err(|error| Trouble::failed(format!("signals cannot be listened to: {error}"), None))
+pub fn listen() -> Result<StopSignals, CommandError> {
+    StopSignals::listen().map_err(|error| CommandError::failed(format!("no signal handlers: {error}"), None))
 }
 
-/// The log of all parts goes to stderr; what is not wrong is shown only where it was asked for.
-fn start_log(verbose: bool) -> Result<(), Trouble> {
+/// Logs of all parts go to stderr: warnings and errors only, unless the user asked for more.
+fn start_log(verbose: bool) -> Result<(), CommandError> {
     let level = if verbose { "info" } else { "error" };
     let settings = LogSettings { format: LogFormat::Text, level: level.to_owned(), file: None };
-    logging::start("run", &settings).map_err(|error| Trouble::failed(error.to_string(), None))
+    trellis_logging::start("run", &settings, None).map_err(|error| CommandError::failed(error.to_string(), None))
 }
 
 /// As a shell reports it.
@@ -336,11 +357,16 @@ pub fn by_signal(number: i32) -> ExitCode {
     ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)))
 }
 
-/// Tells how it ended; what to exit with.
-pub fn conclude(run: impl Display, followed: &Followed, show: &mut Show, place: &str) -> Result<ExitCode, Trouble> {
+/// Prints how the run ended, and returns the exit code.
+pub fn conclude(
+    run: impl Display,
+    followed: &Followed,
+    show: &mut Show,
+    place: &str,
+) -> Result<ExitCode, CommandError> {
     match followed {
         Followed::Left(signal) => {
-            remark(&format!("run {run} was told to stop, and may still be ending"));
+            remark(&format!("run {run} was asked to stop, and may still be stopping"));
             Ok(by_signal(*signal))
         }
         Followed::Stopped(ended, signal) => {
@@ -351,7 +377,7 @@ pub fn conclude(run: impl Display, followed: &Followed, show: &mut Show, place: 
             show.ended(&run, ended, place);
             match ended.is_completed() {
                 true => Ok(ExitCode::SUCCESS),
-                false => Err(Trouble::failed(format!("run {run} {}: {}", ended.status, ended.details), None)),
+                false => Err(CommandError::failed(format!("run {run} {}: {}", ended.status, ended.details), None)),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A file of run defaults: what runs on a SuperLink begin with. TOML, the keys of run configs. Pure.
+//! A file of run defaults: initial values of the run configs on a SuperLink, in TOML. Pure.
 
 use toml::{Table, Value};
 use trellis_train::settings::find;
@@ -6,7 +6,7 @@ use trellis_wire::fab::Config;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 
-/// The values, by all names that a setting has: an app may know it by any of them. Or everything that is wrong.
+/// The values by all names of each setting, because an app may use any of them. Or all problems.
 pub fn parse(text: &str) -> Result<Config, Vec<String>> {
     let table: Table = text.parse().map_err(|error: toml::de::Error| vec![line_of(text, &error)])?;
     let (mut config, mut problems) = (Config::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! `trellis runs`, `trellis stop`, `trellis logs` and `trellis scale`: what a federation does, and a word in it.
+//! `trellis runs`, `trellis stop`, `trellis logs` and `trellis scale`: runs and pools of a federation.
 
 use std::process::ExitCode;
 
@@ -7,22 +7,20 @@ use serde::Serialize;
 use serde_json::json;
 use trellis_api::{Client, LogPart, Run, RunState};
 use trellis_clock::now_s;
+use trellis_terminal::{Cell, Column, Format, Listing, OutputArgs, Table, Tone, age, clean, moment, print, remark};
 
 use crate::prefix::{Found, find, too_short};
-use crate::remote::{
-    self, Cell, Column, Format, Listing, OfFederationArgs, OutputArgs, Table, Tone, Trouble, age, clean, moment, print,
-    remark,
-};
+use crate::remote::{self, CommandError, OfFederationArgs};
 use crate::run_source::RunSource;
-use crate::settle::Patience;
+use crate::settle::Outage;
 
 const RUNS_HELP: &str = "\
 Examples:
-  trellis runs                                       those of the only federation, newest first
-  trellis runs 1234 --federation lab                 one of them, by its id or how that begins
+  trellis runs                                       runs of the only federation, newest first
+  trellis runs 1234 --federation lab                 one of them, by its id or a prefix
   trellis runs -o json | jq -r '.items[] | select(.state == \"running\") | .id'
 
-Runs of a federation that is down or deleted stay listed, also without a server, until `trellis delete --purge`.
+Runs of a stopped or deleted federation stay listed, also without a server, until `trellis delete --purge`.
 
 Exit codes: 0; 1 there is no server, no such federation, or no such run.
 ";
@@ -55,11 +53,11 @@ pub struct StopArgs {
 const LOGS_HELP: &str = "\
 Examples:
   trellis logs                                       the log of the newest run
-  trellis logs -f 1234                               of a run, as it grows, to its end
+  trellis logs -f 1234                               of a run, following it to its end
   trellis logs --part coordinator                    the last lines of the SuperLink
-  trellis logs -f --part nodes-2                     of a node, as it grows
+  trellis logs -f --part nodes-2                     of a node, following it
 
-Exit codes: 0; 1 there is no server, no such run or part; 130 ended by Ctrl-C.
+Exit codes: 0; 1 there is no server, no such run or part; 130 interrupted by Ctrl-C.
 ";
 
 /// Show the log of a run, of the SuperLink or of a node
@@ -74,7 +72,7 @@ pub struct LogsArgs {
     #[arg(long, value_name = "PART")]
     part: Option<String>,
 
-    /// Go on as it grows
+    /// Follow the log
     #[arg(short, long)]
     follow: bool,
 
@@ -88,11 +86,11 @@ const SCALE_HELP: &str = "\
 Examples:
   trellis scale nodes=8
   trellis scale wards=6 imaging=2 --federation hospitals
-  trellis scale nodes=4 --repartition                divides the data among the nodes that are left
+  trellis scale nodes=4 --repartition                assigns all data to the remaining nodes
 
-It is a change of the document: nodes that go finish what they work on first. Shards of nodes that go stay without
-a node, unless --repartition divides the data anew. A run never selects nodes of both divisions. Exit codes: 0 it was taken; 1 it
-was refused; 2 mistakes in the arguments.
+Changes the document: removed nodes finish their work first. Their shards stay without a node, unless
+--repartition divides the data again. A run never selects nodes of both divisions. Exit codes: 0 accepted; 1
+refused; 2 mistakes in the arguments.
 ";
 
 /// Change how many nodes a pool has
@@ -119,8 +117,8 @@ fn parse_pool(text: &str) -> Result<(String, u32), String> {
     }
 }
 
-/// The run of this id, or the only one whose id begins so.
-async fn known(client: &Client, federation: &str, text: &str) -> Result<Run, Trouble> {
+/// The run with this id, or the only one whose id has this prefix.
+pub async fn known(client: &Client, federation: &str, text: &str) -> Result<Run, CommandError> {
     match client.run(federation, text).await {
         Err(error) if error.is_not_found() => match find(text, client.runs(federation).await?, |run| &run.id) {
             Found::One(run) => Ok(run),
@@ -134,9 +132,9 @@ async fn known(client: &Client, federation: &str, text: &str) -> Result<Run, Tro
 pub fn run_runs(args: &RunsArgs) -> ExitCode {
     remote::run("trellis runs", async {
         let source = RunSource::find(&args.place.server).await?;
-        let name = source.meant(args.place.flag.named()).await?;
+        let name = source.resolve_federation(args.place.flag.named()).await?;
         if let Some(run) = &args.run {
-            // By the beginning of its id; one that is not listed is told by the call.
+            // A prefix; the server reports unknown ids.
             let id = match find(run, source.runs(&name).await?, |run| &run.id) {
                 Found::One(run) => run.id,
                 Found::None => run.clone(),
@@ -185,7 +183,7 @@ pub fn run_scale(args: &ScaleArgs) -> ExitCode {
         }
         args.output.print(&Listing { items: &scaled }, || {
             for it in &scaled {
-                print(&format!("{} of {name} shall have {} nodes\n", clean(it.pool), it.count));
+                print(&format!("{} of {name}: {} nodes desired\n", clean(it.pool), it.count));
             }
         });
         if let Some(note) = client.current_plan(&name).await?.status.orphan_note() {
@@ -199,7 +197,7 @@ pub fn run_logs(args: &LogsArgs) -> ExitCode {
     remote::run("trellis logs", logs(args))
 }
 
-async fn logs(args: &LogsArgs) -> Result<(), Trouble> {
+async fn logs(args: &LogsArgs) -> Result<(), CommandError> {
     let (client, name) = args.place.find().await?;
     let run = match (&args.run, &args.part) {
         (Some(run), _) => Some(known(&client, &name, run).await?.id),
@@ -208,14 +206,14 @@ async fn logs(args: &LogsArgs) -> Result<(), Trouble> {
             let newest = client.newest_runs(&name, 1).await?;
             let none = || {
                 let advice = "`trellis logs --part coordinator` shows that of the SuperLink";
-                Trouble::failed(format!("there are no runs on {name} yet"), Some(advice))
+                CommandError::failed(format!("there are no runs on {name} yet"), Some(advice))
             };
             Some(newest.into_iter().next().ok_or_else(none)?.id)
         }
     };
-    let (mut after, mut patience): (Option<String>, _) = (None, Patience::default());
+    let (mut after, mut outage): (Option<String>, _) = (None, Outage::default());
     loop {
-        // What is there comes at once; only what is not there yet is waited for.
+        // The existing log is printed at once; only new lines are waited for.
         let wait = args.follow && after.is_some();
         let asked = match (&run, &args.part) {
             (Some(run), _) => client.run_log(&name, run, after.as_deref(), wait).await,
@@ -225,7 +223,7 @@ async fn logs(args: &LogsArgs) -> Result<(), Trouble> {
             }
         };
         let part = match args.follow {
-            true => patience.forgive(asked)?,
+            true => outage.tolerate(asked)?,
             false => Some(asked?),
         };
         let Some(LogPart { text, next, ended }) = part else { continue };
@@ -233,7 +231,7 @@ async fn logs(args: &LogsArgs) -> Result<(), Trouble> {
             Format::Table => print(&text),
             // Part by part, as it grows.
             format if !text.is_empty() => {
-                print(&remote::entry(format, &json!({"run": run, "part": args.part, "text": text})))
+                print(&trellis_terminal::entry(format, &json!({"run": run, "part": args.part, "text": text})))
             }
             _ => {}
         }
@@ -262,15 +260,14 @@ fn state(run: &Run) -> (String, Tone) {
 }
 
 fn table(runs: &[Run]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("RUN", false),
-        column("APP", true),
-        column("STATE", false),
-        column("ROUND", false),
-        column("METRICS", true),
-        column("SUBMITTED", false),
-        column("WHY", true),
+        Column::whole("RUN"),
+        Column::cut("APP"),
+        Column::whole("STATE"),
+        Column::whole("ROUND"),
+        Column::cut("METRICS"),
+        Column::whole("SUBMITTED"),
+        Column::cut("WHY"),
     ]);
     let now = now_s();
     for run in runs {
@@ -292,7 +289,7 @@ fn table(runs: &[Run]) -> Table {
     table
 }
 
-/// Those that people look at first.
+/// Runs that are not finished.
 fn metrics(run: &Run) -> String {
     let Some(training) = &run.training else { return String::new() };
     let looked_at = |name: &str| ["loss", "acc"].iter().any(|part| name.contains(part));

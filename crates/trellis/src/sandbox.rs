@@ -10,24 +10,24 @@ use crate::settings::kind::{self, Choice, Kind};
 
 pub const MODES: Choice<Mode> = Choice(&Mode::ALL);
 
-/// The rows, for a program whose config has the sandbox in this field.
+/// The rows for a program whose config has the sandbox in this field.
 macro_rules! sandbox_group {
     ($($field:ident).+) => {
         $crate::settings::group! { "Sandbox of apps (Linux)";
-            /// Keep apps from files, processes and secrets that are not theirs: `required`, `best-effort` or `off` [default:
+            /// Restrict the access of apps to files, processes and secrets: `required`, `best-effort` or `off` [default:
             /// best-effort]
             ///
-            /// An app reads its interpreter, its own files and what --app-data names, and writes to a scratch directory of its
-            /// own. `required` refuses to start where the kernel cannot enforce that (Linux 5.13 or later, Landlock and
-            /// seccomp); `best-effort` uses what there is, and says what is missing. See docs/supernode.md.
+            /// An app reads its interpreter, its own files and the paths of --app-data, and writes to a scratch directory of its
+            /// own. `required` refuses to start if the kernel cannot enforce that (Linux 5.13 or later, Landlock and
+            /// seccomp); `best-effort` enforces what the kernel supports, and logs what is missing. See docs/supernode.md.
             "sandbox" "MODE": $crate::sandbox::MODES => $($field).+.mode;
 
             /// A file or directory that apps may read, or with `:rw` write to: PATH or PATH:rw; may be repeated
             "app-data" ["PATH"]: $crate::sandbox::Data => $($field).+.data;
 
-            /// A variable of the environment that apps get in addition to the usual ones; may be repeated
+            /// An environment variable that apps get in addition to the default ones; may be repeated
             ///
-            /// They get PATH, languages, and what Python, numeric libraries and GPUs use.
+            /// Apps get PATH, languages, and the variables of Python, numeric libraries and GPUs.
             "app-env" ["NAME"]: $crate::sandbox::Variables => $($field).+.variables;
         }
     };
@@ -70,8 +70,8 @@ impl Kind for Variables {
         let (sound, wrong): (Vec<&str>, Vec<&str>) =
             checker.given.list(name).partition(|text| !text.is_empty() && !text.contains(['=', '\0']));
         for text in wrong {
-            let what = format!("--{name}: {text:?} is no name of a variable");
-            checker.refuse(&[name], what, "give the name only: the value is that of the environment");
+            let what = format!("--{name}: {text:?} is not the name of a variable");
+            checker.refuse(&[name], what, "give the name only: the value comes from the environment");
         }
         Some(sound.into_iter().map(str::to_owned).collect())
     }

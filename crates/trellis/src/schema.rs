@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::remote::print_json;
+use trellis_terminal::print_json;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -25,7 +25,7 @@ pub fn run(_: &SchemaArgs) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    /// They are said twice, because a document must not need the strategies themselves.
+    /// Duplicated here because a document must not need the strategies themselves.
     #[test]
     fn documents_and_trainings_know_the_same_strategies() {
         assert_eq!(trellis_spec::STRATEGIES, trellis_strategy::Strategy::NAMES);

@@ -1,5 +1,5 @@
-//! `trellis server`: from arguments to a control plane that serves. Wiring only: what flags mean is decided in `check`, what a
-//! server does in `trellis_server`.
+//! `trellis server`: from arguments to a running control plane. Wiring only: `check` interprets flags, `trellis_server` is the
+//! server.
 
 mod check;
 mod table;
@@ -14,23 +14,24 @@ use std::sync::Arc;
 use check::{Checked, check};
 pub use table::SERVER;
 use tokio::runtime::Builder;
+use trellis_api::{Home, Lock, Serving};
 use trellis_server::{
     Bound, Limits, Platform, PlatformSettings, ServeError, ServeSettings, SimulatedSites, SiteDrivers,
 };
 
-use crate::home::{Home, Lock, Serving};
 use crate::keep;
+use crate::private_dir;
 use crate::process::{OWN_PROGRAM, StopSignals, raise_open_file_limit, take_memory_as_needed};
 use crate::service;
-use crate::settings::here::{self, complain};
+use crate::settings::system::{self, print_error};
 use crate::settings::{Flags, problem};
 
 const CALLED: &str = "trellis server";
 const REFUSED: u8 = 2;
-/// Answers are short, and most of the time there are none: more threads would only hold memory.
+/// Responses are short and rare: more threads would only hold memory.
 const THREADS: usize = 2;
 
-/// Of simulated sites: nobody waits for them to find out how fast a server is.
+/// Time scale of simulated sites, so that tests of large federations do not wait.
 const SIMULATED_SPEED: u32 = 100;
 
 #[derive(Debug, thiserror::Error)]
@@ -39,21 +40,21 @@ enum StartError {
     Held(PathBuf, u32),
     #[error("the home {0} cannot be used")]
     Home(PathBuf, #[source] io::Error),
-    #[error("{0} is taken by another program; give another port with --listen, or 0 for a free one")]
+    #[error("{0} is in use by another program; give another port with --listen, or 0 for a free one")]
     Taken(SocketAddr),
     #[error("the server cannot be announced in {0}")]
     Announce(PathBuf, #[source] io::Error),
 }
 
-/// Runs the sub-command; `arguments` come after its name.
+/// Runs the sub-command. `arguments` do not include its name.
 pub fn run(arguments: &[OsString]) -> ExitCode {
-    let given = match here::read(&Flags::new(CALLED, &SERVER), arguments) {
+    let given = match system::read(&Flags::new(CALLED, &SERVER), arguments) {
         Ok(given) => given,
         Err(shown) => return shown,
     };
-    match here::with_surroundings(|around| check(&given, around)) {
+    match system::with_system(|system| check(&given, system)) {
         Err(problems) => {
-            complain(&problem::report(CALLED, &problems));
+            print_error(&problem::report(CALLED, &problems));
             ExitCode::from(REFUSED)
         }
         Ok(checked) => {
@@ -67,7 +68,7 @@ fn start(checked: Checked) -> ExitCode {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(THREADS);
     let (log, warnings) = (checked.log.clone(), checked.warnings.clone());
-    service::run("server", &log, &warnings, runtime, || {
+    service::run("server", &log, None, &warnings, runtime, || {
         if let Err(error) = raise_open_file_limit() {
             tracing::warn!(%error, "the limit of open files could not be raised: fewer processes can be watched");
         }
@@ -79,18 +80,18 @@ async fn serve(checked: Checked) -> service::Outcome {
     let stop = StopSignals::listen()?;
     let home = &checked.home;
     let directory = home.directory().to_owned();
-    home.make()?;
+    private_dir::claim(home.directory())?;
     let taken = Lock::take(&home.server_lock()).map_err(|error| StartError::Home(directory.clone(), error))?;
     let lock = taken.map_err(|pid| StartError::Held(directory.clone(), pid))?;
     let bound = bind(&checked).await?;
-    // The lock is ours: what an earlier server held need not be waited for.
+    // This process holds the lock, so no wait for resources of an earlier server is needed.
     let settings = PlatformSettings {
         exclusive: true,
         sites: sites(checked.simulated_sites),
         ..PlatformSettings::new(directory.clone(), OWN_PROGRAM.into())
     };
     let platform = Platform::start(settings).await?;
-    // Who finds the announcement finds the token too.
+    // Written before the announcement, so that every reader of the announcement finds the token.
     bound.provide_admin(&platform).await?;
     let (address, url) = (bound.address(), bound.url());
     let serving = Serving {
@@ -112,7 +113,7 @@ async fn serve(checked: Checked) -> service::Outcome {
     Ok(served?)
 }
 
-/// The port that is asked for; where nobody asked, the one that the last server had, the usual one, or any.
+/// The requested port, or the port of the last server, the default port, or any port, whichever is free first.
 async fn bind(checked: &Checked) -> Result<Bound, Box<dyn std::error::Error + Send + Sync>> {
     for listen in &checked.listen {
         let settings = ServeSettings {
@@ -125,7 +126,7 @@ async fn bind(checked: &Checked) -> Result<Bound, Box<dyn std::error::Error + Se
         };
         match Bound::bind(settings).await {
             Err(ServeError::Bind(address, error)) if error.kind() == io::ErrorKind::AddrInUse => {
-                tracing::debug!(%address, "taken by another program");
+                tracing::debug!(%address, "in use by another program");
             }
             bound => return Ok(bound?),
         }

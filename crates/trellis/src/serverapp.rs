@@ -1,5 +1,5 @@
-//! `trellis serverapp`: the native ServerApp of one run, as a SuperLink starts it. Wiring only: what it does is in
-//! `trellis_train`. It takes all it needs from its environment, where only the owner of the process sees the token.
+//! `trellis serverapp`: the native ServerApp of one run, started by a SuperLink. Wiring only: the training is `trellis_train`.
+//! All input comes from the environment, because only the owner of a process can read its token there.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
+use trellis_client::Address;
 use trellis_client::app::App;
 use trellis_client::{Security, Target};
+use trellis_logging::{LogFormat, LogSettings};
+use trellis_terminal::explain;
 use trellis_train::{Finished, Options, TrainError};
 use trellis_wire::fab::Config;
 use trellis_wire::token::Token;
 
-use crate::address::Address;
-use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::StopSignals;
-use crate::remote::{Trouble, explain};
+use crate::remote::CommandError;
 use crate::run_defaults;
 
 const CALLED: &str = "trellis serverapp";
@@ -29,40 +30,40 @@ const MODELS: &str = "TRELLIS_MODELS";
 const STATE: &str = "TRELLIS_APP_OF";
 /// Replies that wait for their turn. Its files have no names, and go with the process.
 const SPOOL: &str = ".spool";
-/// How long work that was given up may go on after the run has ended.
+/// Limit for blocking tasks after the run has ended.
 const LEFTOVERS: Duration = Duration::from_secs(2);
-/// A SuperLink that is away for longer does not come back for this process.
+/// A SuperLink that is unreachable for this long is given up.
 const MAX_AWAY: Duration = Duration::from_secs(3600);
-/// Between two looks at a SuperLink that is away.
+/// Poll interval of an unreachable SuperLink.
 const AWAY_INTERVAL: Duration = Duration::from_secs(5);
-/// What a shell adds to the number of a signal.
+/// Shells add this to the number of a signal.
 const BY_SIGNAL: u8 = 128;
 
 const AFTER_HELP: &str = "\
 A SuperLink starts this for each run whose app names the ServerApp trellis:native (trellis run sends
-such runs). By hand it is of no use: the token of a run is given to one process only.
+such runs). It cannot be started by hand: only one process gets the token of a run.
 
 Environment:
-  TRELLIS_APP_ADDRESS  host and port at which the SuperLink serves ServerApps; without TLS
+  TRELLIS_APP_ADDRESS  host and port of the SuperLink for ServerApps; without TLS
   TRELLIS_APP_TOKEN    the token of the run
   TRELLIS_MODELS       directory for checkpoints
 
-It waits for a SuperLink that is away, for an hour at most, or until the state of the SuperLink is deleted.
+It tolerates an unreachable SuperLink for an hour, or until the state of the SuperLink is deleted.
 
-Exit codes: 0 the run completed, or was stopped; 1 it failed; 2 the environment cannot be used; 128 and
-the number of the signal that ended it. The run then goes on with nobody, and the SuperLink ends it.
+Exit codes: 0 the run completed, or was stopped; 1 it failed; 2 the environment is invalid; 128 and
+the number of the signal that ended it. The SuperLink then ends the run.
 ";
 
-/// Train for one run, as a SuperLink asks
+/// Train for one run, started by a SuperLink
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ServerappArgs {
-    /// What runs begin with that say nothing else (TOML); that of the SuperLink
+    /// Run defaults of the SuperLink (TOML)
     #[arg(long, value_name = "FILE")]
     run_defaults: Option<PathBuf>,
 }
 
-/// What the environment says.
+/// Values of the environment.
 struct Assignment {
     target: Target,
     token: Token,
@@ -75,13 +76,14 @@ pub fn run(args: &ServerappArgs) -> ExitCode {
         defaults(args.run_defaults.as_deref()).and_then(|defaults| assignment(&|name| env::var(name).ok(), defaults));
     let assignment = match given {
         Ok(assignment) => assignment,
-        Err(trouble) => return trouble.tell(CALLED),
+        Err(failure) => return failure.report(CALLED),
     };
     let log = LogSettings { format: LogFormat::Text, level: "info".to_owned(), file: None };
-    let started = logging::start("serverapp", &log).and_then(|()| Builder::new_multi_thread().enable_all().build());
+    let started =
+        trellis_logging::start("serverapp", &log, None).and_then(|()| Builder::new_multi_thread().enable_all().build());
     let runtime = match started {
         Ok(runtime) => runtime,
-        Err(error) => return Trouble::failed(format!("the system gives no runtime: {error}"), None).tell(CALLED),
+        Err(error) => return CommandError::failed(format!("no async runtime: {error}"), None).report(CALLED),
     };
     let code = runtime.block_on(train(assignment));
     runtime.shutdown_timeout(LEFTOVERS);
@@ -91,11 +93,11 @@ pub fn run(args: &ServerappArgs) -> ExitCode {
 async fn train(assignment: Assignment) -> ExitCode {
     let mut signals = match StopSignals::listen() {
         Ok(signals) => signals,
-        Err(error) => return Trouble::failed(format!("signals cannot be listened to: {error}"), None).tell(CALLED),
+        Err(error) => return CommandError::failed(format!("no signal handlers: {error}"), None).report(CALLED),
     };
     let app = App::new(assignment.target, assignment.token);
     let away = app.away();
-    // Beside the models: both may be large, and the SuperLink has made sure of the place.
+    // Beside the models: both may be large, and the SuperLink has checked this disk.
     let options = Options {
         spool_dir: assignment.models.join(SPOOL),
         models_dir: assignment.models,
@@ -106,17 +108,17 @@ async fn train(assignment: Assignment) -> ExitCode {
     tokio::select! {
         outcome = trellis_train::run(app, options) => exit_code(outcome),
         () = deserted(away, env::var_os(STATE).map(PathBuf::from)) => {
-            tracing::error!("the SuperLink does not come back: the training is given up");
+            tracing::error!("the SuperLink stays unreachable: stopping the training");
             ExitCode::FAILURE
         }
         (name, number) = signals.next() => {
-            tracing::info!(signal = name, "the training is given up");
+            tracing::info!(signal = name, "stopping the training");
             ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)))
         }
     }
 }
 
-/// Ends when the SuperLink is away for good. Its process may be killed and started again meanwhile; its state stays.
+/// Returns when the SuperLink is unreachable for too long. A restart of its process is tolerated.
 async fn deserted(mut away: watch::Receiver<Option<String>>, state: Option<PathBuf>) {
     loop {
         if away.wait_for(Option::is_some).await.is_err() {
@@ -142,10 +144,10 @@ fn exit_code(outcome: Result<Finished, TrainError>) -> ExitCode {
     }
 }
 
-fn defaults(path: Option<&Path>) -> Result<Config, Trouble> {
+fn defaults(path: Option<&Path>) -> Result<Config, CommandError> {
     let Some(path) = path else { return Ok(Config::new()) };
     let unusable = |why: String| {
-        Trouble::failed(
+        CommandError::failed(
             format!("--run-defaults: {} cannot be used: {why}", path.display()),
             Some("restart the SuperLink"),
         )
@@ -154,13 +156,13 @@ fn defaults(path: Option<&Path>) -> Result<Config, Trouble> {
     run_defaults::parse(&text).map_err(|problems| unusable(problems.join("; ")))
 }
 
-/// Reads the environment, and says all that is wrong with it.
-fn assignment(variable: &dyn Fn(&str) -> Option<String>, defaults: Config) -> Result<Assignment, Trouble> {
+/// Reads the environment, and reports all problems.
+fn assignment(variable: &dyn Fn(&str) -> Option<String>, defaults: Config) -> Result<Assignment, CommandError> {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty()).ok_or_else(|| missing(name));
     let address = given(ADDRESS).and_then(|text| {
         Address::parse(&text).map_err(|why| wrong(ADDRESS, &format!("{text:?} is no host and port: {why}")))
     });
-    // The text is not told: it may be a secret in the wrong place.
+    // Without the text: it may be a secret in the wrong variable.
     let token = given(TOKEN).and_then(|text| Token::parse(&text).map_err(|why| wrong(TOKEN, &why.to_string())));
     let models = given(MODELS).map(PathBuf::from);
     match (address, token, models) {
@@ -169,18 +171,18 @@ fn assignment(variable: &dyn Fn(&str) -> Option<String>, defaults: Config) -> Re
             Ok(Assignment { target, token, models, defaults })
         }
         (address, token, models) => {
-            let troubles = [address.err(), token.err(), models.err()].into_iter().flatten();
-            Err(troubles.reduce(Trouble::and).expect("one of them is wrong"))
+            let failures = [address.err(), token.err(), models.err()].into_iter().flatten();
+            Err(failures.reduce(CommandError::and).expect("at least one problem"))
         }
     }
 }
 
-fn missing(name: &str) -> Trouble {
+fn missing(name: &str) -> CommandError {
     wrong(name, "it is not set")
 }
 
-fn wrong(name: &str, what: &str) -> Trouble {
-    Trouble::usage(
+fn wrong(name: &str, what: &str) -> CommandError {
+    CommandError::usage(
         format!("environment variable {name}: {what}"),
         "let a SuperLink start it; trellis run sends a run there",
     )
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(
             [ends(&here).await, ends(&gone).await],
             [false, true],
-            "another SuperLink may come where the state is"
+            "another SuperLink may be started with this state"
         );
     }
 }

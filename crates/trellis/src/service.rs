@@ -1,30 +1,31 @@
-//! A long-lived program: logging, a runtime, and its end.
+//! Runs a long-lived program: logging, runtime, shutdown.
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
+use trellis_logging::LogSettings;
 
-use crate::logging::{self, LogSettings};
-use crate::settings::here::{complain, fail};
+use crate::settings::system::{fail, print_error};
 
-/// How long work that was given up may go on after the program has stopped.
-const LEFTOVERS: Duration = Duration::from_secs(2);
+/// Limit for blocking tasks after the service has stopped: a blocked file system must not prevent the exit.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Runs a service to its end, on a runtime of this kind; `role` is what it is called in the log.
+/// Runs a service on the given runtime until it stops. For `role` and `copy` see [`trellis_logging::start`].
 pub fn run<F: Future<Output = Outcome>>(
     role: &'static str,
     log: &LogSettings,
+    copy: Option<fn(&[u8])>,
     warnings: &[String],
     mut runtime: Builder,
     service: impl FnOnce() -> F,
 ) -> ExitCode {
-    if let Err(error) = logging::start(role, log) {
+    if let Err(error) = trellis_logging::start(role, log, copy) {
         let file = log.file.as_ref().map(|file| file.path.clone()).unwrap_or_default();
-        complain(&format!("the log file {} cannot be opened: {error}\n", file.display()));
+        print_error(&format!("the log file {} cannot be opened: {error}\n", file.display()));
         return ExitCode::FAILURE;
     }
     for warning in warnings {
@@ -35,8 +36,7 @@ pub fn run<F: Future<Output = Outcome>>(
         Err(error) => return fail(&error),
     };
     let outcome = runtime.block_on(async { service().await });
-    // Without a limit, a blocked file system could hold up the exit for ever.
-    runtime.shutdown_timeout(LEFTOVERS);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     match outcome {
         Ok(()) => {
             tracing::info!("stopped");

@@ -1,46 +1,47 @@
-//! Waiting for a federation to become what it shall be, or to be gone: looks when something happened, and now and then anyway.
-//! A server that restarts meanwhile is waited for.
+//! Waits until a federation is ready or deleted: checks it after every event, and at an interval. Tolerates a server that is
+//! restarted.
 
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use trellis_api::{CallError, Client, Event, Events, FederationDetail, State};
+use trellis_terminal::duration;
+use trellis_terminal::{clean, parse_ttl};
 
-use crate::duration;
 use crate::progress::Progress;
-use crate::remote::{Trouble, clean, parse_ttl};
+use crate::remote::CommandError;
 
-/// Between looks where nobody tells of changes.
-const LOOK: Duration = Duration::from_millis(500);
-/// Before the stream of events is asked for again.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// How long a server may be away: it is started again when it dies.
-const ABSENCE: Duration = Duration::from_secs(60);
-/// Something may be stuck for a moment: a process that is started again, a port that is still taken.
-const STALL_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a federation may take to go.
-const GOING: Duration = Duration::from_secs(300);
+/// Poll interval without events.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Delay before the stream of events is opened again.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// The server may be unreachable for this long, since its keeper restarts it.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
+/// A federation may be stalled for a moment: while a process restarts, or a port is in use.
+const STALL_LIMIT: Duration = Duration::from_secs(15);
+/// Limit for the deletion of a federation.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Args)]
 pub struct TimeoutArgs {
-    /// How long to wait until it is ready, as 90s, 10m or 1h; it goes on becoming ready afterwards
+    /// How long to wait until it is ready, as 90s, 10m or 1h; afterwards it continues in the background
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "5m")]
     pub timeout: Duration,
 }
 
-/// What happens to a federation, for as long as it is of interest.
-pub struct Pulse<'a> {
+/// The events of a federation.
+pub struct Watch<'a> {
     client: &'a Client,
     federation: &'a str,
     events: Option<Events>,
 }
 
-impl<'a> Pulse<'a> {
-    pub fn of(client: &'a Client, federation: &'a str) -> Pulse<'a> {
-        Pulse { client, federation, events: None }
+impl<'a> Watch<'a> {
+    pub fn of(client: &'a Client, federation: &'a str) -> Watch<'a> {
+        Watch { client, federation, events: None }
     }
 
-    /// The next event. After a break the first is [`Event::Resync`]. May be dropped while it waits: nothing is lost.
+    /// The next event; [`Event::Resync`] after a reconnect. Cancel safe.
     pub async fn next(&mut self) -> Event {
         loop {
             match &mut self.events {
@@ -50,32 +51,32 @@ impl<'a> Pulse<'a> {
                 },
                 None => match self.client.events(Some(self.federation)).await {
                     Ok(events) => self.events = Some(events),
-                    Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+                    Err(_) => tokio::time::sleep(RETRY_DELAY).await,
                 },
             }
         }
     }
 
-    /// Waits until there may be something new to see.
-    async fn beat(&mut self) {
-        let _ = tokio::time::timeout(LOOK, self.next()).await;
+    /// Waits for an event or the poll interval.
+    async fn changed(&mut self) {
+        let _ = tokio::time::timeout(POLL_INTERVAL, self.next()).await;
     }
 }
 
-/// Forgives a server that is away for a while.
+/// Tolerates an unreachable server for a while.
 #[derive(Default)]
-pub struct Patience {
-    away: Option<Instant>,
+pub struct Outage {
+    since: Option<Instant>,
 }
 
-impl Patience {
-    pub fn forgive<T>(&mut self, asked: Result<T, CallError>) -> Result<Option<T>, Trouble> {
+impl Outage {
+    pub fn tolerate<T>(&mut self, asked: Result<T, CallError>) -> Result<Option<T>, CommandError> {
         match asked {
             Ok(answer) => {
-                self.away = None;
+                self.since = None;
                 Ok(Some(answer))
             }
-            Err(error) if error.may_pass() && self.away.get_or_insert_with(Instant::now).elapsed() < ABSENCE => {
+            Err(error) if error.may_pass() && self.since.get_or_insert_with(Instant::now).elapsed() < OUTAGE_LIMIT => {
                 Ok(None)
             }
             Err(error) => Err(error.into()),
@@ -83,30 +84,30 @@ impl Patience {
     }
 }
 
-/// Waits until everything that the document wants works. Ends with the reason if it cannot, or does not in time.
+/// Waits until all parts of the document are ready. Fails if that is impossible, or at the timeout.
 pub async fn until_ready(
     client: &Client,
     name: &str,
     limit: Duration,
     progress: &mut Progress,
-) -> Result<FederationDetail, Trouble> {
-    let (began, mut stalled, mut patience) = (Instant::now(), None, Patience::default());
-    let mut pulse = Pulse::of(client, name);
+) -> Result<FederationDetail, CommandError> {
+    let (began, mut stalled, mut outage) = (Instant::now(), None, Outage::default());
+    let mut watch = Watch::of(client, name);
     loop {
-        if let Some(detail) = patience.forgive(client.federation(name).await)? {
+        if let Some(detail) = outage.tolerate(client.federation(name).await)? {
             progress.show(&detail);
             if is_ready(&detail) {
                 return Ok(detail);
             }
             match detail.summary.state {
                 State::Leaving => {
-                    return Err(Trouble::failed(
+                    return Err(CommandError::failed(
                         format!("{name} is being deleted"),
-                        Some("wait for that, and try again"),
+                        Some("wait until it is deleted, and try again"),
                     ));
                 }
-                State::Stalled if stalled.get_or_insert_with(Instant::now).elapsed() > STALL_PATIENCE => {
-                    return Err(stuck(&detail, "cannot go on"));
+                State::Stalled if stalled.get_or_insert_with(Instant::now).elapsed() > STALL_LIMIT => {
+                    return Err(stuck(&detail, "is stalled"));
                 }
                 State::Stalled => {}
                 _ => stalled = None,
@@ -115,39 +116,38 @@ pub async fn until_ready(
                 return Err(stuck(&detail, &format!("is not ready after {}", duration::show(limit))));
             }
         }
-        pulse.beat().await;
+        watch.changed().await;
     }
 }
 
-/// Ready by what was seen since its document changed.
+/// Whether the federation was observed as ready after its document changed.
 fn is_ready(detail: &FederationDetail) -> bool {
     let seen_s = detail.status.as_ref().map_or(0.0, |status| status.at_ms as f64 / 1000.0);
-    // Millis are cut off.
+    // Milliseconds are truncated.
     detail.summary.state == State::Ready && seen_s + 0.001 >= detail.summary.changed_at
 }
 
-fn stuck(detail: &FederationDetail, what: &str) -> Trouble {
+fn stuck(detail: &FederationDetail, what: &str) -> CommandError {
     let name = &detail.summary.name;
-    let advice =
-        format!("`trellis status {name}` says more; so does `trellis logs --federation {name} --part coordinator`");
-    Trouble::failed(format!("{name} {what}: {}", clean(&detail.summary.message)), Some(&advice))
+    let advice = format!("see `trellis status {name}` and `trellis logs --federation {name} --part coordinator`");
+    CommandError::failed(format!("{name} {what}: {}", clean(&detail.summary.message)), Some(&advice))
 }
 
-/// Waits until nothing of it is left.
-pub async fn until_gone(client: &Client, name: &str, progress: &mut Progress) -> Result<(), Trouble> {
-    let (began, mut patience) = (Instant::now(), Patience::default());
-    let mut pulse = Pulse::of(client, name);
+/// Waits until all parts are removed.
+pub async fn until_gone(client: &Client, name: &str, progress: &mut Progress) -> Result<(), CommandError> {
+    let (began, mut outage) = (Instant::now(), Outage::default());
+    let mut watch = Watch::of(client, name);
     loop {
         let asked = client.federation(name).await;
         if asked.as_ref().is_err_and(CallError::is_not_found) {
             return Ok(());
         }
-        if let Some(detail) = patience.forgive(asked)? {
-            progress.say(clean(&format!("{name}: is ending; {}", detail.summary.message)));
-            if began.elapsed() > GOING {
-                return Err(stuck(&detail, &format!("is not gone after {}", duration::show(GOING))));
+        if let Some(detail) = outage.tolerate(asked)? {
+            progress.print(clean(&format!("{name}: deleting; {}", detail.summary.message)));
+            if began.elapsed() > DELETE_TIMEOUT {
+                return Err(stuck(&detail, &format!("is not deleted after {}", duration::show(DELETE_TIMEOUT))));
             }
         }
-        pulse.beat().await;
+        watch.changed().await;
     }
 }

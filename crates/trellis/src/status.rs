@@ -5,19 +5,17 @@ use std::process::ExitCode;
 use clap::Args;
 use trellis_api::{FederationDetail, FederationSummary, State, Status};
 use trellis_clock::now_s;
+use trellis_terminal::{Cell, Column, Listing, OutputArgs, Table, Tone, age, clean, print, remark};
 
-use crate::remote::{
-    self, Cell, Column, FederationArgs, Listing, OutputArgs, Place as _, Table, Tone, Trouble, age, clean, print,
-    remark,
-};
+use crate::remote::{self, CommandError, Destination as _, FederationArgs};
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis status                                     all federations of the server
-  trellis status lab                                 one of them: coordinator, pools, and why it waits
+  trellis status lab                                 one of them: coordinator, pools, and reasons
   trellis status -o json | jq -r '.items[] | select(.state != \"ready\") | .name'
 
-NODES is how many of the wanted nodes are ready, and after a plus how many joined from elsewhere.
+NODES is the number of ready and of desired nodes, and after a plus the number of joined ones.
 
 Exit codes: 0; 1 there is no server, or no such federation.
 ";
@@ -36,7 +34,7 @@ pub fn run(args: &StatusArgs) -> ExitCode {
     remote::run("trellis status", show(args))
 }
 
-async fn show(args: &StatusArgs) -> Result<(), Trouble> {
+async fn show(args: &StatusArgs) -> Result<(), CommandError> {
     let named = args.federation.named()?;
     let client = args.federation.server.client()?;
     match named {
@@ -66,15 +64,14 @@ pub fn word(state: State) -> (&'static str, Tone) {
 }
 
 fn table(federations: &[FederationSummary]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("FEDERATION", false),
-        column("STATE", false),
-        column("NODES", false),
-        column("RUNS", false),
-        column("RUNTIME", true),
-        column("CHANGED", false),
-        column("WHY", true),
+        Column::whole("FEDERATION"),
+        Column::whole("STATE"),
+        Column::whole("NODES"),
+        Column::whole("RUNS"),
+        Column::cut("RUNTIME"),
+        Column::whole("CHANGED"),
+        Column::cut("WHY"),
     ]);
     let now = now_s();
     for federation in federations {
@@ -111,7 +108,7 @@ fn show_one(detail: &FederationDetail) {
     }
     let unreachable = status.sites.iter().filter(|site| !site.reachable);
     for site in unreachable {
-        print(&clean(&format!("site {}: {}", site.name, site.why.as_deref().unwrap_or("it cannot be seen"))));
+        print(&clean(&format!("site {}: {}", site.name, site.why.as_deref().unwrap_or("not observed"))));
         print("\n");
     }
     if !status.messages.is_empty() {
@@ -136,14 +133,13 @@ fn coordinator_line(status: &Status) -> String {
 }
 
 fn pools(status: &Status) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("POOL", false),
-        column("SITE", true),
-        column("WANTED", false),
-        column("READY", false),
-        column("BUSY", false),
-        column("UPDATED", false),
+        Column::whole("POOL"),
+        Column::cut("SITE"),
+        Column::whole("WANTED"),
+        Column::whole("READY"),
+        Column::whole("BUSY"),
+        Column::whole("UPDATED"),
     ]);
     for pool in &status.pools {
         let tone = if pool.ready >= pool.wanted { Tone::Good } else { Tone::Bad };

@@ -1,5 +1,5 @@
-//! `trellis superlink`: from arguments to a running SuperLink. Wiring only: what flags mean is decided in `check`, what
-//! a SuperLink does in `trellis_link`.
+//! `trellis superlink`: from arguments to a running SuperLink. Wiring only: `check` interprets flags, `trellis_link` is the
+//! SuperLink.
 
 mod check;
 mod state;
@@ -19,49 +19,58 @@ use trellis_link::serve;
 use crate::private_dir;
 use crate::process::{StopSignals, raise_open_file_limit};
 use crate::service;
-use crate::settings::here::{self, complain};
+use crate::settings::system::{self, print_error};
 use crate::settings::{Flags, print, problem};
 
 const REFUSED: u8 = 2;
-/// The answer of `--check-state` when it has none.
-const OTHER_TROUBLE: u8 = 255;
+/// Exit code of `--check-state` for other errors.
+const OTHER_ERROR: u8 = 255;
 
-/// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
+/// Runs the sub-command. `called` is its name as the user wrote it; `arguments` follow it.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
-    let given = match here::read(&Flags::new(called, &SUPERLINK), arguments) {
+    let given = match system::read(&Flags::new(called, &SUPERLINK), arguments) {
         Ok(given) => given,
         Err(shown) => return shown,
     };
     if given.is_on("list-crash-points") {
-        return here::print(&crash::POINTS.iter().map(|name| format!("{name}\n")).collect::<String>());
+        return system::print(&crash::POINTS.iter().map(|name| format!("{name}\n")).collect::<String>());
     }
     let (checking, printing) = (given.is_on("check-state"), given.is_on("print-config"));
-    match here::with_surroundings(|around| check(&given, around)) {
+    match system::with_system(|system| check(&given, system)) {
         Err(problems) => {
-            complain(&problem::report(called, &problems));
-            ExitCode::from(if checking { OTHER_TROUBLE } else { REFUSED })
+            print_error(&problem::report(called, &problems));
+            ExitCode::from(if checking { OTHER_ERROR } else { REFUSED })
         }
         Ok(checked) if printing => {
-            checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
-            here::print(&print::config_file(&SUPERLINK, &print::rows(&SUPERLINK, &checked), &given))
+            checked.warnings.iter().for_each(|warning| print_error(&format!("warning: {warning}\n")));
+            system::print(&print::config_file(&SUPERLINK, &print::rows(&SUPERLINK, &checked), &given))
         }
         Ok(checked) if checking => checked.state.tell(),
         Ok(checked) => start(checked),
     }
 }
 
-/// Serves until told to stop.
+/// Serves until a stop is requested.
 fn start(Checked { config, state, log, warnings, .. }: Checked) -> ExitCode {
     if let Ok(point) = std::env::var("TRELLIS_CRASH_AT") {
         crash::arm(&point, kill_this_process);
     }
-    service::run("superlink", &log, &warnings, Builder::new_multi_thread(), || {
-        match raise_open_file_limit() {
-            Ok(limit) => tracing::debug!(limit, "open files"),
-            Err(error) => tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit"),
-        }
-        serve_until_stopped(config, state)
-    })
+    service::run(
+        "superlink",
+        &log,
+        Some(trellis_link::log_tail::append),
+        &warnings,
+        Builder::new_multi_thread(),
+        || {
+            match raise_open_file_limit() {
+                Ok(limit) => tracing::debug!(limit, "open files"),
+                Err(error) => {
+                    tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit")
+                }
+            }
+            serve_until_stopped(config, state)
+        },
+    )
 }
 
 async fn serve_until_stopped(config: Config, state: StateLocation) -> service::Outcome {

@@ -1,5 +1,5 @@
-//! `trellis supernode`: from arguments to a running SuperNode. Wiring only: what flags mean is decided in `check`, what a
-//! SuperNode does in `trellis_node`.
+//! `trellis supernode`: from arguments to a running SuperNode. Wiring only: `check` interprets flags, `trellis_node` is the
+//! SuperNode.
 
 mod check;
 mod drain;
@@ -21,24 +21,25 @@ pub use table::SUPERNODE;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use trellis_client::{NodeKey, Trust};
+use trellis_diagnostic::Diagnostic;
 use trellis_node::config::{AppMode, Config};
+use trellis_terminal::explain;
 
 use crate::help;
 use crate::private_dir;
 use crate::process::{StopSignals, take_memory_as_needed};
-use crate::remote::explain;
 use crate::service;
-use crate::settings::here::{self, complain};
 use crate::settings::problem::Source;
-use crate::settings::{Flags, Given, Problem, Surroundings, print, problem};
+use crate::settings::system::{self, print_error};
+use crate::settings::{Flags, Given, System, print, problem};
 
 const REFUSED: u8 = 2;
-/// By this name the program means by 0 what Flower means by it.
+/// Under this name, 0 has the meaning that Flower gives it.
 const FLOWERS_NAME: &str = "flower-supernode";
 
-/// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
+/// Runs the sub-command. `called` is its name as the user wrote it; `arguments` follow it.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
-    // There may be many on a machine, and each lives long.
+    // Many nodes may run on a machine for a long time.
     take_memory_as_needed();
     match prepare(called, arguments) {
         Ok(checked) => start(checked),
@@ -46,16 +47,15 @@ pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// What a node is to be started with, unless something else was asked for, and done. Flags and their texts are forgotten
-/// with it.
+/// The checked settings, or the exit code of a command that starts no node. Frees flags and their texts.
 fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     let flags = Flags::new(called, &SUPERNODE);
     if arguments.first().is_some_and(|first| first == "status" || first == "drain") {
         return Err(ask_running(called, &flags, arguments));
     }
-    let given = here::read(&flags, arguments)?;
+    let given = system::read(&flags, arguments)?;
     let scratch = scratch(&given).map_err(|error| {
-        complain(&format!("{called}: no temporary directory can be made: {error}\n  to do: set TMPDIR\n"));
+        print_error(&format!("{called}: no temporary directory can be created: {error}\n  to do: set TMPDIR\n"));
         ExitCode::FAILURE
     })?;
     let given = with_bundle(given, &flags, arguments, scratch.as_ref())?;
@@ -65,12 +65,12 @@ fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     };
     let zero = if called == FLOWERS_NAME { Zero::Never } else { Zero::Unlimited };
     let checked = check_here(&given, zero).map_err(|problems| {
-        complain(&as_if_kept(problem::report(called, &problems)));
+        print_error(&as_if_kept(problem::report(called, &problems)));
         ExitCode::from(REFUSED)
     })?;
     if given.is_on("print-config") {
-        checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
-        return Err(here::print(&as_if_kept(print::config_file(&SUPERNODE, &table::rows(&checked), &given))));
+        checked.warnings.iter().for_each(|warning| print_error(&format!("warning: {warning}\n")));
+        return Err(system::print(&as_if_kept(print::config_file(&SUPERNODE, &table::rows(&checked), &given))));
     }
     Ok(checked)
 }
@@ -91,19 +91,19 @@ impl Scratch {
 
 /// `None` if a node is started, or without `--join`.
 fn scratch(given: &Given) -> io::Result<Option<Scratch>> {
-    let place = here::with_surroundings(|around| bundle_place(given, around));
+    let place = system::with_system(|system| bundle_place(given, system));
     let Some((_, state_dir)) = place.filter(|_| given.is_on("print-config")) else { return Ok(None) };
     Ok(Some(Scratch { directory: tempfile::tempdir()?, kept: state_dir.join(join::DIRECTORY) }))
 }
 
-/// What `--join` brings, below what is said beside it.
+/// Adds the settings of `--join`, which have the lowest precedence.
 fn with_bundle(
     mut given: Given,
     flags: &Flags,
     arguments: &[OsString],
     scratch: Option<&Scratch>,
 ) -> Result<Given, ExitCode> {
-    let place = here::with_surroundings(|around| bundle_place(&given, around));
+    let place = system::with_system(|system| bundle_place(&given, system));
     let Some((path, state_dir)) = place else { return Ok(given) };
     let directory =
         scratch.map_or_else(|| state_dir.join(join::DIRECTORY), |scratch| scratch.directory.path().to_owned());
@@ -114,10 +114,10 @@ fn with_bundle(
         false => Ok(()),
     };
     match claimed.and_then(|()| join::settings(&path, given.text("node"), &directory)) {
-        Ok(base) => here::read_over(Some(&base), flags, arguments),
+        Ok(base) => system::read_over(Some(&base), flags, arguments),
         Err(problems) => {
             let place = given.source("join").unwrap_or(&Source::Default).locate("join");
-            given.problems.extend(problems.into_iter().map(|(what, to_do)| Problem::new(what, &*place, to_do)));
+            given.problems.extend(problems.into_iter().map(|(what, to_do)| Diagnostic::error(&*place, what, to_do)));
             given.incomplete = true;
             Ok(given)
         }
@@ -125,12 +125,12 @@ fn with_bundle(
 }
 
 /// The path that `--join` names, and the state directory. `None` without a state directory; the checks report that.
-fn bundle_place(given: &Given, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
-    let path = around.resolve(given, "join")?;
-    Some((path, around.resolve(given, "state-dir").or_else(|| around.default_state_dir("supernode"))?))
+fn bundle_place(given: &Given, system: &System<'_>) -> Option<(PathBuf, PathBuf)> {
+    let path = system.resolve(given, "join")?;
+    Some((path, system.resolve(given, "state-dir").or_else(|| system.default_state_dir("supernode"))?))
 }
 
-/// Lets clap read what follows: what is asked of a running node has few flags, and no configuration file.
+/// Runs `status` or `drain`, whose few flags clap parses, without a configuration file.
 fn ask_running(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode {
     let words = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
     let question = match flags.parse(words).and_then(|matches| Question::from_arg_matches(&matches)) {
@@ -141,9 +141,9 @@ fn ask_running(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode 
         Question::Status(asked) => ("status", asked.state_dir.clone()),
         Question::Drain(asked) => ("drain", asked.state_dir.clone()),
     };
-    let by_default = || here::with_surroundings(|around| around.default_state_dir("supernode"));
+    let by_default = || system::with_system(|system| system.default_state_dir("supernode"));
     let Some(state_dir) = given.filter(|path| !path.as_os_str().is_empty()).or_else(by_default) else {
-        complain(&format!("{called} {word}: neither HOME nor XDG_STATE_HOME is set\n  to do: give --state-dir\n"));
+        print_error(&format!("{called} {word}: neither HOME nor XDG_STATE_HOME is set\n  to do: give --state-dir\n"));
         return ExitCode::from(REFUSED);
     };
     let called = format!("{called} {word}");
@@ -153,15 +153,15 @@ fn ask_running(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode 
     }
 }
 
-/// Checks with the real world around.
-fn check_here(given: &Given, zero: Zero) -> Result<Checked, Vec<Problem>> {
+/// Checks with the system of this process.
+fn check_here(given: &Given, zero: Zero) -> Result<Checked, Vec<Diagnostic>> {
     let trust = |bundle: Option<&Path>| match bundle {
         Some(path) => Trust::bundle(path).map_err(|error| explain(&error)),
         None => Trust::system().map_err(|error| explain(&error)),
     };
-    here::with_surroundings(|around| {
+    system::with_system(|system| {
         let machine = Machine {
-            around,
+            system,
             read: &|path| std::fs::read_to_string(path),
             trust: &trust,
             unusable_key: &unusable_key,
@@ -185,10 +185,10 @@ pub fn python() -> Option<PathBuf> {
     trellis_link::interpreter_of("flwr-clientapp", std::env::var_os("PATH").as_deref()).ok()
 }
 
-/// Serves until told to stop.
+/// Serves until a stop is requested.
 fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
-    // One thread: a node waits most of the time, and there may be many on a machine.
-    service::run("supernode", &log, &warnings, Builder::new_current_thread(), || serve_until_stopped(config))
+    // One thread: a node is idle most of the time, and many may run on a machine.
+    service::run("supernode", &log, None, &warnings, Builder::new_current_thread(), || serve_until_stopped(config))
 }
 
 async fn serve_until_stopped(config: Config) -> service::Outcome {

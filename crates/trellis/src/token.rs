@@ -1,4 +1,4 @@
-//! `trellis token`: the secrets that stand for accounts, and those with which nodes join; and those of the server.
+//! `trellis token`: tokens of accounts and for joining nodes, and of the server.
 
 mod server;
 
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use trellis_terminal::{
+    Cell, Column, Format, OutputArgs, Table, Tone, clean, moment, parse_ttl, print, print_as, remark,
+};
 use trellis_wire::call::{CreateToken, ListTokens, RevokeToken, TokenEntry, WhoAmI};
 
-use crate::remote::{
-    self, Cell, Column, Format, OutputArgs, SaveArgs, SuperlinkArgs, Table, Tone, Trouble, clean, moment, parse_ttl,
-    print, print_as, remark,
-};
+use crate::remote::{self, CommandError, SaveArgs, SuperlinkArgs};
 
-/// What the SuperLink calls a token that works.
-const GOOD: &str = "fresh";
+/// The state of a valid token.
+const VALID: &str = "fresh";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -23,9 +23,9 @@ Examples:
   trellis token add ci --label nightly --ttl 90d --save ci.token
   trellis token ls
   trellis token revoke 3fa94c07
-  trellis token server add ada --role runner                  one for the server: page, API, --server
+  trellis token server add ada --role runner                  for the server: page, API, --server
 
-The secret of a token is shown when it is made, and never again.
+The secret of a token is shown once, at its creation.
 ";
 
 /// Manage tokens: of accounts, of nodes that have not joined yet, of the server
@@ -42,7 +42,7 @@ enum TokenCommand {
     Add(AddArgs),
     /// List the tokens, without their secrets
     Ls {
-        /// Show those that are no longer good, too
+        /// Show expired and revoked tokens, too
         #[arg(short, long)]
         all: bool,
         #[command(flatten)]
@@ -64,9 +64,9 @@ enum TokenCommand {
 
 #[derive(Debug, Args)]
 struct AddArgs {
-    /// The account it stands for [default: your own]
+    /// The account of the token [default: your own]
     account: Option<String>,
-    /// What it is for, to be found again in `trellis token ls`
+    /// A note on its purpose, shown by `trellis token ls`
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     label: String,
     /// How long it is good: 12h, 90d [default: until it is revoked]
@@ -93,9 +93,9 @@ pub fn run(args: &TokenArgs) -> ExitCode {
     }
 }
 
-async fn add(args: &AddArgs) -> Result<(), Trouble> {
+async fn add(args: &AddArgs) -> Result<(), CommandError> {
     let superlink = args.caller.superlink().await?;
-    let place = args.save.prepare()?;
+    let destination = args.save.prepare()?;
     let account = match &args.account {
         Some(account) => account.clone(),
         None => superlink.call(&WhoAmI {}).await?.name,
@@ -103,14 +103,14 @@ async fn add(args: &AddArgs) -> Result<(), Trouble> {
     let ttl_s = args.ttl.map(|ttl| ttl.as_secs_f64());
     let new = superlink.call(&CreateToken { account: account.clone(), label: args.label.clone(), ttl_s }).await?;
     let until = new.expires_at.map_or_else(String::new, |time| format!(", until {}", moment(time)));
-    let made = format!("Token {} is made for {account}{until}.", clean(&new.id));
-    place.keep(args.output.format, &made, &new.token, &new);
+    let made = format!("Token {} was created for {account}{until}.", clean(&new.id));
+    destination.save(args.output.format, &made, &new.token, &new);
     Ok(())
 }
 
-async fn list(all: bool, output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), Trouble> {
+async fn list(all: bool, output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), CommandError> {
     let mut answer = caller.superlink().await?.call(&ListTokens {}).await?;
-    answer.tokens.retain(|token| all || token.state == GOOD);
+    answer.tokens.retain(|token| all || token.state == VALID);
     match output.format {
         format @ (Format::Json | Format::Yaml) => print_as(format, &answer),
         Format::Table if answer.tokens.is_empty() => remark("No tokens."),
@@ -120,18 +120,17 @@ async fn list(all: bool, output: &OutputArgs, caller: &SuperlinkArgs) -> Result<
 }
 
 fn table(tokens: &[TokenEntry]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("ID", false),
-        column("ACCOUNT", true),
-        column("PURPOSE", false),
-        column("LABEL", true),
-        column("STATE", false),
-        column("CREATED", false),
-        column("EXPIRES", false),
+        Column::whole("ID"),
+        Column::cut("ACCOUNT"),
+        Column::whole("PURPOSE"),
+        Column::cut("LABEL"),
+        Column::whole("STATE"),
+        Column::whole("CREATED"),
+        Column::whole("EXPIRES"),
     ]);
     for token in tokens {
-        let tone = if token.state == GOOD { Tone::Good } else { Tone::Quiet };
+        let tone = if token.state == VALID { Tone::Good } else { Tone::Quiet };
         table.row([
             token.id.as_str().into(),
             token.account.as_str().into(),

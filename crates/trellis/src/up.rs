@@ -1,5 +1,5 @@
-//! `trellis up`: a federation on this machine, from nothing to ready, with everything somebody needs to use it. It stays to show
-//! what happens, and takes down what it brought up; or goes, and leaves it there.
+//! `trellis up`: starts a federation on this machine, waits until it is ready and prints how to use it. Then it shows events
+//! and deletes the federation when it is interrupted, or exits and leaves it running.
 
 mod chart;
 mod demo;
@@ -12,36 +12,37 @@ use std::process::{ExitCode, Stdio};
 
 use clap::Args;
 use serde::Serialize;
+use trellis_api::Home;
 use trellis_api::{Client, Connection, Expected, FederationSummary};
+use trellis_flwr::Installation;
 use trellis_spec::{Federation, to_yaml};
+use trellis_terminal::{Format, OutputArgs, print, remark};
 
 use crate::down;
-use crate::home::Home;
 use crate::keep;
 use crate::process::StopSignals;
 use crate::progress::Progress;
-use crate::python::FlwrHere;
-use crate::remote::{self, FederationFlag, Format, Found, OutputArgs, ServerArgs, Trouble, print, remark};
+use crate::remote::{CommandError, FederationFlag, Found, ServerArgs};
 use crate::run::{by_signal, listen};
 use crate::settle::{TimeoutArgs, until_ready};
 
 const CALLED: &str = "trellis up";
-/// Of a log, where something failed.
+/// Lines of the log of a failed part.
 const LAST_LINES: usize = 12;
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis up                                         a SuperLink and 4 nodes, until Ctrl-C
   flwr run . local                                   then, in another terminal: any Flower app
-  trellis up --demo                                  see one train, and end
-  trellis up --nodes 8 --detach                      leave it there; trellis down ends it
-  trellis up -f federation.yaml                      as a document says
+  trellis up --demo                                  show a training, and exit
+  trellis up --nodes 8 --detach                      keep it running; trellis down deletes it
+  trellis up -f federation.yaml                      from a document
   trellis up --python ~/venv/bin/python              with the packages of a virtual environment
 
-A server is started in the background where none runs. Without --detach, Ctrl-C takes down what this
-command brought up; a federation that was there before is left alone.
+If no server runs, one is started in the background. Without --detach, Ctrl-C deletes the federation
+that this command created; an existing one is not changed.
 
-Exit codes: 0 it was up (with --demo: and learned); 1 it did not become ready, or something failed;
+Exit codes: 0 it was ready (with --demo: and learned); 1 it did not become ready, or an error occurred;
 2 mistakes in the arguments, nothing was done; 130 interrupted before it was ready.
 ";
 
@@ -49,7 +50,7 @@ Exit codes: 0 it was up (with --demo: and learned); 1 it did not become ready, o
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct UpArgs {
-    /// What it is called, also as --federation [default: local]
+    /// Name of the federation, also as --federation [default: local]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
@@ -99,7 +100,7 @@ struct Up<'a> {
     client: &'a Client,
     name: String,
     url: String,
-    /// This command made it.
+    /// Whether this command created the federation.
     ours: bool,
 }
 
@@ -114,19 +115,19 @@ struct Shown<'a> {
 pub fn run(args: &UpArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Trouble::failed(format!("the system gives no runtime: {error}"), None).tell(CALLED),
+        Err(error) => return CommandError::failed(format!("no async runtime: {error}"), None).report(CALLED),
     };
-    runtime.block_on(up(args)).unwrap_or_else(|trouble| trouble.tell(CALLED))
+    runtime.block_on(up(args)).unwrap_or_else(|failure| failure.report(CALLED))
 }
 
-async fn up(args: &UpArgs) -> Result<ExitCode, Trouble> {
+async fn up(args: &UpArgs) -> Result<ExitCode, CommandError> {
     let document = document::document(args)?;
     // Before anything changes: a federation that is up would be restarted with it.
     if let Some(python) = &args.python
-        && let Some(why) = FlwrHere::objection(python).await
+        && let Some(why) = Installation::problem_of(python).await
     {
         let what = format!("--python: {} cannot be used: {why}", python.display());
-        return Err(Trouble::usage(
+        return Err(CommandError::usage(
             what,
             "give the interpreter of an environment that has flwr, as in ~/venv/bin/python",
         ));
@@ -135,9 +136,9 @@ async fn up(args: &UpArgs) -> Result<ExitCode, Trouble> {
     let found = tokio::select! {
         found = server(&args.server) => found?,
         (_, number) = signals.next() => {
-            // Who would use it has left.
+            // The terminal is closed.
             if let Some(home) = Home::find(None).filter(|_| !args.server.is_given()) {
-                keep::end(&home).await.map_err(|why| Trouble::failed(why, None))?;
+                keep::end(&home).await.map_err(|why| CommandError::failed(why, None))?;
             }
             return Ok(by_signal(number));
         }
@@ -151,16 +152,16 @@ async fn up(args: &UpArgs) -> Result<ExitCode, Trouble> {
         (_, number) = signals.next() => Ok(Some(by_signal(number))),
     };
     let outcome = match made {
-        Ok(None) if args.detach => return tell(args, &up, home.is_some()).await.map(|()| ExitCode::SUCCESS),
+        Ok(None) if args.detach => return print_usage(args, &up, home.is_some()).await.map(|()| ExitCode::SUCCESS),
         Ok(None) => stay(args, &up, home.is_some(), &mut signals).await,
         Ok(Some(interrupted)) => Ok(interrupted),
-        Err(trouble) => {
-            tell_logs(&up).await;
-            Err(trouble)
+        Err(failure) => {
+            print_logs(&up).await;
+            Err(failure)
         }
     };
     if ours {
-        // Who has no patience even for that: it goes all the same.
+        // A second signal: exits without waiting.
         tokio::select! {
             () = down::quietly(client, name, home) => {}
             _ = signals.next() => {}
@@ -171,42 +172,41 @@ async fn up(args: &UpArgs) -> Result<ExitCode, Trouble> {
     outcome
 }
 
-/// The server that is given or serves here; or else one that is started in the background.
-pub async fn server(args: &ServerArgs) -> Result<Found, Trouble> {
+/// The named server, the server of this machine, or a new one in the background.
+pub async fn server(args: &ServerArgs) -> Result<Found, CommandError> {
     if let Some(found) = args.find()? {
         return Ok(found);
     }
     let Some(home) = Home::find(None) else {
-        return Err(Trouble::usage("there is no place for a server's home", "set HOME or TRELLIS_HOME"));
+        return Err(CommandError::usage("there is no directory for a server's home", "set HOME or TRELLIS_HOME"));
     };
     remark("starting a server in the background");
-    let serving =
-        keep::start(&home).await.map_err(|why| Trouble::failed(why, Some("`trellis doctor` looks for reasons")))?;
+    let serving = keep::start(&home).await.map_err(|why| CommandError::failed(why, Some("run `trellis doctor`")))?;
     args.of_home(&home, &serving)
 }
 
-/// Sends the document, and waits until it is so. What is there already stays as it is, unless something was said about it.
-async fn make(args: &UpArgs, up: &Up<'_>, document: &Federation) -> Result<(), Trouble> {
+/// Applies the document and waits until it is ready. An existing federation is only changed if a flag says so.
+async fn make(args: &UpArgs, up: &Up<'_>, document: &Federation) -> Result<(), CommandError> {
     if up.ours || args.nodes.is_some() || args.file.is_some() || args.python.is_some() {
         up.client.apply(&up.name, &to_yaml(document), Expected::Anything).await?;
     }
     until_ready(up.client, &up.name, args.timeout.timeout, &mut Progress::new()).await.map(drop)
 }
 
-/// What a part that failed said last: its log goes with the federation.
-async fn tell_logs(up: &Up<'_>) {
+/// The end of the log of a failed part, which is deleted with the federation.
+async fn print_logs(up: &Up<'_>) {
     let nodes = up.client.nodes(&up.name).await.unwrap_or_default();
     let failed = nodes.iter().find(|node| node.phase == "failed").map_or("coordinator", |node| node.name.as_str());
     let Ok(log) = up.client.part_log(&up.name, failed, None, false).await else { return };
     let lines: Vec<&str> = log.text.lines().collect();
-    remark(&format!("the last that {failed} said:"));
+    remark(&format!("the end of the log of {failed}:"));
     lines[lines.len().saturating_sub(LAST_LINES)..]
         .iter()
-        .for_each(|line| remark(&format!("    {}", remote::plain(line))));
+        .for_each(|line| remark(&format!("    {}", trellis_terminal::plain(line))));
 }
 
-/// What somebody needs to use it.
-async fn tell(args: &UpArgs, up: &Up<'_>, here: bool) -> Result<(), Trouble> {
+/// How to use the federation.
+async fn print_usage(args: &UpArgs, up: &Up<'_>, here: bool) -> Result<(), CommandError> {
     let detail = up.client.federation(&up.name).await?;
     let connection = up.client.connection(&up.name).await?;
     let written = if args.demo { Vec::new() } else { flwr::connect_in_words(&up.name, &connection, here).await };
@@ -214,7 +214,7 @@ async fn tell(args: &UpArgs, up: &Up<'_>, here: bool) -> Result<(), Trouble> {
     let result = Shown { federation: &detail.summary, url: &up.url, connection: &connection };
     match args.output.format {
         Format::Table => print(&words(up, &detail.summary, &connection, &page, &written, args)),
-        format => remote::print_as(format, &result),
+        format => trellis_terminal::print_as(format, &result),
     }
     if args.open {
         open(&page).await;
@@ -243,10 +243,10 @@ fn words(
     } else if !args.demo {
         lines.push("  end     Ctrl-C".to_owned());
     }
-    lines.iter().map(|line| remote::clean(line) + "\n").collect()
+    lines.iter().map(|line| trellis_terminal::clean(line) + "\n").collect()
 }
 
-/// Where the page is; with the token, so that it need not be typed.
+/// The URL of the page, including the token.
 fn page(up: &Up<'_>, with_token: bool) -> String {
     match up.client.target().token.as_ref().filter(|_| with_token) {
         Some(token) => format!("{}/#token={}", up.url, token.reveal()),
@@ -264,8 +264,8 @@ async fn open(page: &str) {
     }
 }
 
-async fn stay(args: &UpArgs, up: &Up<'_>, here: bool, signals: &mut StopSignals) -> Result<ExitCode, Trouble> {
-    tell(args, up, here).await?;
+async fn stay(args: &UpArgs, up: &Up<'_>, here: bool, signals: &mut StopSignals) -> Result<ExitCode, CommandError> {
+    print_usage(args, up, here).await?;
     match args.demo {
         true => demo::train(up.client, &up.name, signals).await,
         false => {

@@ -1,11 +1,12 @@
-//! `trellis whoami`: the account that a token stands for, and what it may do.
+//! `trellis whoami`: the account of a token, and its role.
 
 use std::process::ExitCode;
 
 use clap::Args;
+use trellis_terminal::{Format, OutputArgs, clean, print, print_as};
 use trellis_wire::call::WhoAmI;
 
-use crate::remote::{self, FederationArgs, Format, OutputArgs, SuperlinkArgs, Trouble, clean, print, print_as};
+use crate::remote::{self, CommandError, FederationArgs, SuperlinkArgs};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -13,7 +14,7 @@ Examples:
   trellis whoami && echo the SuperLink can be reached, and the token is good
 ";
 
-/// Show which account your token stands for, and its role
+/// Show the account of your token, and its role
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct WhoamiArgs {
@@ -27,7 +28,7 @@ pub fn run(args: &WhoamiArgs) -> ExitCode {
     remote::run("trellis whoami", show(args))
 }
 
-async fn show(args: &WhoamiArgs) -> Result<(), Trouble> {
+async fn show(args: &WhoamiArgs) -> Result<(), CommandError> {
     let me = args.caller.superlink().await?.call(&WhoAmI {}).await?;
     match args.output.format {
         format @ (Format::Json | Format::Yaml) => print_as(format, &me),

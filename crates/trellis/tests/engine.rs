@@ -1,5 +1,5 @@
-//! The platform with real processes: a document comes true on this machine, a run trains, and its rounds are told as they
-//! happen; then nothing is left but the model.
+//! The platform with real processes: a document is applied on this machine, a run trains and reports its rounds; after the
+//! deletion only the model is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use trellis_testing::processes;
 use trellis_wire::call::ReadLog;
 use trellis_wire::token::Token;
 
-/// Far more than anything here takes.
+/// Far longer than any step.
 const LIMIT: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 const DOCUMENT: &str = "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata:\n  name: lab\nspec:\n  pools:\n  - name: \
                         clinic\n    count: 2\n  training:\n    rounds: 3\n    strategy: FedAdam\n";
 
-/// What is started outlives who started it; a test that fails must not leave it behind.
+/// Started processes outlive their parent: ends them if a test fails.
 struct Home(TempDir);
 
 impl Drop for Home {
@@ -32,7 +32,7 @@ impl Drop for Home {
 
 async fn next(events: &mut broadcast::Receiver<Arc<Event>>) -> Arc<Event> {
     let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("something happens in time");
-    event.expect("few enough happens that nothing is missed")
+    event.expect("no event is dropped")
 }
 
 async fn ready(platform: &Platform, events: &mut broadcast::Receiver<Arc<Event>>) {
@@ -46,7 +46,7 @@ async fn ready(platform: &Platform, events: &mut broadcast::Receiver<Arc<Event>>
     }
 }
 
-/// Rounds that are told until the run is over, and how it ended.
+/// The rounds that are reported until the end of the run, and its outcome.
 async fn follow(events: &mut broadcast::Receiver<Arc<Event>>, id: &str) -> (Vec<u64>, Run) {
     let mut rounds = Vec::new();
     loop {
@@ -65,7 +65,7 @@ async fn a_document_comes_true_and_trains() {
     let settings = || PlatformSettings::new(home.path().to_owned(), env!("CARGO_BIN_EXE_trellis").into());
     let platform = Platform::start(settings()).await.expect("it starts");
     let mut events = platform.events();
-    platform.apply("lab", DOCUMENT, Some(0)).await.expect("it is kept");
+    platform.apply("lab", DOCUMENT, Some(0)).await.expect("the document is stored");
     ready(&platform, &mut events).await;
     assert_eq!(platform.nodes("lab").expect("it is there").len(), 2);
 
@@ -88,7 +88,7 @@ async fn a_document_comes_true_and_trains() {
     let platform = restarted(settings).await;
     let mut events = platform.events();
     ready(&platform, &mut events).await;
-    // Of runs that were over before, nobody is told when they are seen.
+    // No events for runs that had ended when they were first observed.
     let known = async {
         while platform.runs("lab").await.map_or(true, |runs| runs.is_empty()) {
             tokio::time::sleep(LOOK).await;
@@ -105,12 +105,12 @@ async fn a_document_comes_true_and_trains() {
     remembered(&Platform::offline(Some(home.path())).await.expect("it can be read"), &ended).await;
     let platform = restarted(settings).await;
     the_next_superlink_does_not_know_a_run(&platform, ended).await;
-    assert_eq!(platform.runs("lab").await.expect("they are kept").len(), 2);
+    assert_eq!(platform.runs("lab").await.expect("stored runs").len(), 2);
     platform.delete("lab", true).await.expect("its runs are there");
     assert!(matches!(platform.runs("lab").await, Err(Refusal::NotFound(_))), "they were purged");
     assert!(matches!(platform.delete("lab", true).await, Err(Refusal::NotFound(_))));
     assert!(home.path().join("models/lab").is_dir(), "the model stays");
-    // The driver remembers whose orders it took; of the parts nothing is left.
+    // The driver stores its owner; no part is left.
     let parts = std::fs::read_dir(home.path().join("federations/lab/local")).map_or(0, Iterator::count);
     assert_eq!(parts, 0);
 }
@@ -128,21 +128,21 @@ async fn the_superlink_tells_its_log(platform: &Platform) {
         token,
     };
     let superlink = SuperLink::new(target(Some(Token::parse(&token).expect("a token"))));
-    let log = superlink.call(&ReadLog { after: None }).await.expect("it tells its log");
+    let log = superlink.call(&ReadLog { after: None }).await.expect("a log");
     assert!(log.text.contains("run") && !log.text.contains('\u{1b}'), "{}", log.text);
-    let rest = superlink.call(&ReadLog { after: Some(log.next.clone()) }).await.expect("it goes on");
+    let rest = superlink.call(&ReadLog { after: Some(log.next.clone()) }).await.expect("the rest of the log");
     assert!(!rest.text.contains(&log.text), "it goes on where it was");
     assert!(superlink.call(&ReadLog { after: Some("nowhere".to_owned()) }).await.is_err());
     assert!(SuperLink::new(target(None)).call(&ReadLog { after: None }).await.is_err(), "only for admins");
 }
 
-/// One that was at work when its SuperLink was lost.
+/// A run that was active when its SuperLink was lost.
 async fn the_next_superlink_does_not_know_a_run(platform: &Platform, run: Run) {
     let lost = Run { id: "5".to_owned(), state: RunState::Running, outcome: None, ..run };
     let (name, text) = (Name::new("lab").expect("a name"), serde_json::to_string(&lost).expect("JSON"));
-    platform.registry().keep_run(&name, "5", 1, text).await.expect("it is stored");
+    platform.registry().store_run(&name, "5", 1, text).await.expect("it is stored");
     let mut events = platform.events();
-    platform.apply("lab", DOCUMENT, Some(0)).await.expect("it is kept");
+    platform.apply("lab", DOCUMENT, Some(0)).await.expect("the document is stored");
     let (_, lost) = follow(&mut events, "5").await;
     assert_eq!(lost.outcome.as_deref(), Some("failed"));
     assert!(lost.details.contains("does not know this run"), "{lost:?}");
@@ -150,10 +150,10 @@ async fn the_next_superlink_does_not_know_a_run(platform: &Platform, run: Run) {
     while !matches!(next(&mut events).await.as_ref(), Event::Gone { federation } if federation == "lab") {}
 }
 
-/// What is known of a run whose federation is gone.
+/// The data of a run whose federation was deleted.
 async fn remembered(platform: &Platform, run: &Run) {
-    assert_eq!(platform.runs("lab").await.expect("they are kept"), std::slice::from_ref(run));
-    assert_eq!(&platform.run("lab", &run.id).await.expect("it is kept"), run);
+    assert_eq!(platform.runs("lab").await.expect("stored runs"), std::slice::from_ref(run));
+    assert_eq!(&platform.run("lab", &run.id).await.expect("a stored run"), run);
     let past = platform.past_federations().await.expect("they can be read");
     assert_eq!((past.len(), past[0].name.as_str(), past[0].runs), (1, "lab", 1));
     assert!(platform.rounds("lab", &run.id, None).await.expect("none").reports.is_empty());
@@ -162,19 +162,19 @@ async fn remembered(platform: &Platform, run: &Run) {
     assert!(matches!(platform.run("lab", "1").await, Err(Refusal::NotFound(_))));
 }
 
-/// What is asked afterwards.
+/// Calls after the end of the run.
 async fn look_back(platform: &Platform, run: &str) {
-    let rounds = platform.rounds("lab", run, Some(1)).await.expect("they are kept");
+    let rounds = platform.rounds("lab", run, Some(1)).await.expect("stored rounds");
     let told: Vec<(u64, &str)> = rounds.reports.iter().map(|report| (report.round, report.kind.as_str())).collect();
     assert!(told.starts_with(&[(2, "round"), (3, "round")]) && !rounds.more, "{told:?}");
-    let stopped = platform.stop_run("lab", run).await.expect("one that is over stays as it is");
+    let stopped = platform.stop_run("lab", run).await.expect("stopping a finished run has no effect");
     assert_eq!(stopped.outcome.as_deref(), Some("completed"));
     let log = platform.run_log("lab", run, "", false).await.expect("it has a log");
     assert!(log.text.contains("round") && log.ended, "{log:?}");
     let rest = platform.run_log("lab", run, &log.next, true).await.expect("it has a log");
     assert_eq!((rest.text.as_str(), rest.ended), ("", true));
     for part in ["coordinator", "clinic-1"] {
-        let log = platform.part_log("lab", part, None, false).await.expect("it has a log");
+        let log = platform.part_log("lab", part, None, false).await.expect("a log");
         assert!(!log.text.is_empty() && !log.ended, "{part}: {log:?}");
         let rest = platform.part_log("lab", part, Some(&log.next), false).await.expect("it has a log");
         assert_ne!(rest.next, "");
@@ -198,5 +198,5 @@ async fn restarted(settings: impl Fn() -> PlatformSettings) -> Arc<Platform> {
             }
         }
     };
-    tokio::time::timeout(LIMIT, starting).await.expect("it starts again")
+    tokio::time::timeout(LIMIT, starting).await.expect("a restart")
 }

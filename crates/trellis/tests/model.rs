@@ -1,4 +1,4 @@
-//! `trellis model`, seen from a shell: what it prints, writes, and exits with.
+//! `trellis model` from a shell: output, files, exit codes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ impl Shell {
         command.arg("model").args(line.split_whitespace()).output().expect("the binary runs")
     }
 
-    /// Runs what must succeed; gives what it prints.
+    /// The output of a command that must succeed.
     fn good(&self, line: &str) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
@@ -52,7 +52,7 @@ impl Shell {
         serde_json::from_str(&self.good(&format!("{line} -o json"))).expect("JSON")
     }
 
-    /// Runs what must end with a code; gives what it complains.
+    /// The error of a command that must fail with a code.
     fn bad(&self, code: i32, line: &str) -> String {
         let output = self.run(line);
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(code), ""), "{line}");
@@ -121,7 +121,9 @@ fn an_empty_list_says_where_it_looked() {
         text(&output.stderr)
     };
     assert!(remark("ls 7").contains("No checkpoints of run 7 in"));
-    assert!(remark("ls --models elsewhere").contains("No checkpoints in elsewhere; --models names another directory"));
+    assert!(
+        remark("ls --models elsewhere").contains("No checkpoints in elsewhere; select another directory with --models")
+    );
 }
 
 /// Of federations on this machine, of runs in the process of `trellis run`, and of a SuperLink that was started by hand.
@@ -141,10 +143,10 @@ fn models_of_all_federations_are_found_and_removed() {
         assert!(found.contains(&(expected.0.to_owned(), expected.1.to_owned())), "{expected:?} is not in {found:?}");
     }
     assert_eq!(shell.json("ls --federation lab")["checkpoints"].as_array().map(Vec::len), Some(1));
-    assert!(shell.good("show 60").starts_with("Run         6000\n"), "by the beginning of its id");
+    assert!(shell.good("show 60").starts_with("Run         6000\n"), "by a prefix of its id");
     assert!(shell.bad(2, "show 55").contains("2 ids begin with 55: 5501, 5502"));
-    assert!(shell.bad(1, "rm 5501 7").contains("no checkpoints of run 7"));
-    assert!(shell.bad(1, "rm 4711@11").contains("there are those of rounds 10, 20"));
+    assert!(shell.bad(1, "rm 5501 7").contains("run 7 has no checkpoints"));
+    assert!(shell.bad(1, "rm 4711@11").contains("it has checkpoints of rounds 10, 20"));
     assert_eq!(shell.good("rm 5501 4711@20"), "5501@20 removed\n4711@20 removed\n");
     assert_eq!(shell.json("rm 4711")["items"][0]["rounds"], serde_json::json!([10]));
     let left = shell.json("ls")["checkpoints"].as_array().map(Vec::len);
@@ -232,8 +234,8 @@ fn all_mistakes_are_told_at_once_with_what_to_do() {
     }
     assert!(shell.bad(2, "export 4711 --out model").contains("give --format safetensors, npz or pytorch"));
     assert!(shell.bad(2, "show 4711@last").contains("write RUN@ROUND"));
-    assert!(shell.bad(2, "show .hidden").contains("cannot be the id of a run"));
-    assert!(shell.bad(1, "show 4711@3").contains("there are those of rounds 10, 20"));
-    assert!(shell.bad(1, "show 5").contains("no checkpoints of run 5"));
+    assert!(shell.bad(2, "show .hidden").contains("is not a valid run id"));
+    assert!(shell.bad(1, "show 4711@3").contains("it has checkpoints of rounds 10, 20"));
+    assert!(shell.bad(1, "show 5").contains("run 5 has no checkpoints"));
     assert!(shell.bad(1, "export 4711 --out nowhere/model.npz").contains("cannot write"));
 }

@@ -1,4 +1,4 @@
-//! `trellis pki`, seen from a shell: what it prints, writes, and exits with.
+//! `trellis pki` from a shell: output, files, exit codes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -37,7 +37,7 @@ impl Shell {
         self.command(line).output().expect("the binary runs")
     }
 
-    /// Runs what must succeed; gives what it prints.
+    /// The output of a command that must succeed.
     fn good(&self, line: &str) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
@@ -48,7 +48,7 @@ impl Shell {
         serde_json::from_str(&self.good(&format!("{line} -o json"))).expect("JSON")
     }
 
-    /// Runs what must be refused; gives what it complains.
+    /// The error of a command that must be refused.
     fn bad(&self, line: &str) -> String {
         let output = self.run(line);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{line}: {}", text(&output.stderr));
@@ -99,7 +99,7 @@ fn from_nothing_to_a_certificate() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let shell = Shell::with_ca();
     let told = shell.bad("issue --dir ca --endpoint 0.0.0.0:9092 --endpoint http://link --validity soon --out ca/tls");
     let real = shell.home.path().canonicalize().expect("a path");
@@ -107,28 +107,28 @@ fn every_mistake_is_told_at_once() {
         "\
 trellis pki issue: 4 problems, nothing was changed
 
-  1. \"soon\" is not a length of time
+  1. \"soon\" is not a duration
      where: --validity
      to do: write it like 30d, 12h or 10y
 
-  2. \"http://link\" is no endpoint: write the host alone, without scheme and path
+  2. \"http://link\" is not an endpoint: write the host alone, without scheme and path
      where: --endpoint
      to do: write it like link.example.org, 10.0.0.7:9092 or [2001:db8::7]:9092
 
-  3. 0.0.0.0 means to listen everywhere; nobody connects to that
+  3. 0.0.0.0 is an address to listen on; clients cannot connect to it
      where: --endpoint
      to do: give the hosts and addresses that clients use
 
-  4. {0}/ca/tls and the authority in {0}/ca lie within each other
+  4. {0}/ca/tls and the authority in {0}/ca must not contain each other
      where: --out
-     to do: give a directory apart: who reads it must not read the authority's key
+     to do: give a separate directory: its readers must not read the authority's key
 ",
         real.display()
     );
     assert_eq!(told, expected);
     let told = shell.bad("init --dir ca --validity x");
-    assert!(told.contains("\"x\" is not a length of time"), "{told}");
-    assert!(shell.bad("init --dir ca").contains("there is an authority already"));
+    assert!(told.contains("\"x\" is not a duration"), "{told}");
+    assert!(shell.bad("init --dir ca").contains("an authority exists already"));
     assert!(shell.bad("show --dir nowhere").contains("there is no authority in this directory"));
     assert!(shell.bad("show nowhere.pem ca/state.json").contains("2 problems"));
     assert!(shell.bad("issue --dir ca --out tls").contains("--endpoint"));
@@ -156,14 +156,14 @@ fn a_rotation_step_by_step() {
     let old = shell.good("trust --dir ca");
     assert!(shell.bad("rotate --dir ca --switch").contains("switch is not possible while the rotation is steady"));
     assert!(shell.good("rotate --dir ca --begin").contains("next step     --switch"));
-    assert!(shell.good("rotate --dir ca --begin").starts_with("nothing to do\n"));
+    assert!(shell.good("rotate --dir ca --begin").starts_with("no change\n"));
     assert!(shell.good("rotate --dir ca").contains("before that   every SuperNode"));
     let renewed = shell.json(&format!("{ISSUE} --renew"));
     assert_eq!((renewed["issued"].as_bool(), renewed["trust_renewed"].as_bool()), (Some(false), Some(true)));
     assert_eq!(shell.read("tls/ca.crt"), shell.good("trust --dir ca"));
     shell.good("rotate --dir ca --switch");
     let told = shell.bad("rotate --dir ca --finish");
-    assert!(told.contains("to do: issue it anew"), "{told}");
+    assert!(told.contains("to do: issue it again"), "{told}");
     assert_eq!(shell.json(&format!("{ISSUE} --renew"))["reason"].as_str(), Some("another CA signs now"));
     assert_eq!(shell.json("rotate --dir ca --finish")["rotation"]["state"].as_str(), Some("steady"));
     let new = shell.good("trust --dir ca");

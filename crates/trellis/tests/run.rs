@@ -1,4 +1,4 @@
-//! `trellis run`, seen from a shell: what it refuses, what it would send, and a whole training in one process.
+//! `trellis run` from a shell: refused arguments, the request, and a whole training in one process.
 
 use std::fs;
 use std::path::Path;
@@ -66,8 +66,8 @@ fn every_mistake_is_told_at_once_and_nothing_is_sent() {
         "--strategy: \"FedAgv\" cannot be used",
         "--set learning-rat: there is no such key",
         "to do: did you mean learning-rate?",
-        "--set: \"seed\" is no KEY=VALUE",
-        "the training waits for 2 nodes, and there will be 1",
+        "--set: \"seed\" has not the form KEY=VALUE",
+        "the training waits for 2 nodes, but there are 1",
         "--detach: a federation in this process ends with it",
     ] {
         assert!(told.contains(part), "{part} is not in\n{told}");
@@ -81,7 +81,9 @@ fn flags_of_the_other_place_are_refused() {
     let elsewhere = ["--superlink", "127.0.0.1:1", "--nodes", "3", "--models", "m", "--initial-model", "/first.npz"];
     let output = run(&home, &elsewhere);
     let told = text(&output.stderr);
-    for part in ["--nodes is for a federation in this process", "--models is for", "read where the SuperLink is"] {
+    for part in
+        ["--nodes is for a federation in this process", "--models is for", "refers to the machine of the SuperLink"]
+    {
         assert!(told.contains(part), "{part} is not in\n{told}");
     }
     assert_eq!(output.status.code(), Some(2));
@@ -91,9 +93,9 @@ fn flags_of_the_other_place_are_refused() {
 fn what_is_no_app_is_told() {
     let home = home();
     for (arguments, expected) in [
-        (&["native:mpl"][..], "there is no app native:mpl"),
+        (&["native:mpl"][..], "there is no built-in app native:mpl"),
         (&["nowhere"], "nowhere/pyproject.toml cannot be read"),
-        (&["native:mlp", "--app-server"], "has no ServerApp of its own"),
+        (&["native:mlp", "--app-server"], "a built-in app has no ServerApp"),
         (&["native:mlp", "--set", "hidden=none"], "native:mlp: hidden"),
         (&["native:mlp", "--superlink", "127.0.0.1:1", "--set", "dataset=csv:x"], "cannot name files of the nodes"),
         (&["app", "--app-server", "--fraction-train", "0.5"], "--fraction-train: there is no such key"),
@@ -124,7 +126,7 @@ fn settings_become_keys_of_the_app_and_values_do_not_change_the_bundle() {
     // Elsewhere it is not known how many nodes there are.
     let elsewhere = planned(&home, &["app", "--native-server", "--rounds", "2", "--superlink", "127.0.0.1:1"]);
     assert_eq!(elsewhere["values"], json!({"num-server-rounds": 2}));
-    // Keys of the app are for its own ServerApp, which trains if nothing else is asked for.
+    // Keys of the app are for its own ServerApp, which trains by default.
     let untouched = planned(&home, &["app", "--rounds", "2"]);
     assert_eq!((&untouched["native"], &untouched["values"]), (&json!(false), &json!({"num-server-rounds": 2})));
     assert_eq!(planned(&home, &["app", "--app-server", "--rounds", "2"])["fab_hash"], untouched["fab_hash"]);
@@ -144,10 +146,10 @@ fn a_network_learns_digits_in_one_process() {
     let model = lines.last().and_then(|line| line.strip_prefix("model: ")).expect("the model's place");
     assert!(Path::new(model).starts_with(home.path().join(".local/state/trellis/models/_in-process")), "{model}");
     assert!(Path::new(model).join("model.safetensors").is_file(), "{model}");
-    assert_eq!(fs::read_dir(home.path().join("tmp")).expect("a directory").count(), 0, "nothing is left behind");
+    assert_eq!(fs::read_dir(home.path().join("tmp")).expect("a directory").count(), 0, "no temporary files");
 }
 
-/// Nodes keep their ids in the state directory, and the ids decide who is sampled.
+/// Nodes have stable ids in the state directory, and the sampling depends on the ids.
 #[test]
 fn the_same_seed_and_nodes_give_the_same_weights() {
     let home = home();

@@ -1,4 +1,4 @@
-//! The built binary, seen from a shell: what it prints, and the codes it exits with.
+//! The SuperLink as a program: output and exit codes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -154,8 +154,8 @@ fn help_has_what_a_user_looks_for() {
         "\nLimits:\n",
         "\nConnections:\n",
         "--endpoint <HOST>",
-        "no minimum is set",
-        "\nLog (on stderr, and in the file if one is given):\n",
+        "connection is closed for pinging too often",
+        "\nLog (on stderr, and in a file if --log-file is given):\n",
         "\nConfiguration and inspection:\n",
         "--print-config",
         "--executor-config <CONFIG>",
@@ -185,7 +185,7 @@ fn private<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["superlink", "--insecure", "--isolation", "process", "--port", "0"], addresses.as_slice(), more].concat()
 }
 
-/// Starts a SuperLink and reads its log up to the line that says so: from there on it listens to signals.
+/// Starts a SuperLink and reads its log up to the line after which it handles signals.
 fn started(home: &TempDir, more: &[&str]) -> (Child, String, impl FnOnce() -> String + use<>) {
     let mut child =
         command(BINARY, home).args(private(more)).stderr(Stdio::piped()).spawn().expect("the binary starts");

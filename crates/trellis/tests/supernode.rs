@@ -1,4 +1,4 @@
-//! The built binary as a SuperNode, seen from a shell: what it prints, and the codes it exits with.
+//! The SuperNode as a program: output and exit codes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_trellis");
-/// Longer than any start takes, also on a busy machine.
+/// Longer than any start, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command in an empty environment, at home in `home`.
@@ -34,7 +34,7 @@ fn home() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// A directory with the binary under the name that Flower gives it.
+/// A directory with the program under Flower's name.
 fn by_the_name_of_flower(home: &TempDir) -> std::path::PathBuf {
     let link = home.path().join("flower-supernode");
     std::os::unix::fs::symlink(BINARY, &link).expect("link");
@@ -136,7 +136,7 @@ fn what_a_site_was_given_counts_less_than_what_is_said_here() {
     assert!(told.contains("2 problems") && told.contains("lab.yaml: there is no entry node-3.toml"), "{told}");
     assert!(told.contains("where: command line, --join"), "{told}");
     let alone = supernode(&home, &["--insecure", "--node", "3"]);
-    assert!(text(&alone.stderr).contains("there is no --join"), "{}", text(&alone.stderr));
+    assert!(text(&alone.stderr).contains("requires --join"), "{}", text(&alone.stderr));
 }
 
 #[test]
@@ -160,12 +160,12 @@ fn help_has_what_a_user_looks_for() {
         "\n  status  ",
         "\nSuperLink:\n",
         "--root-certificates <FILE>",
-        "\nTrying again, when the SuperLink cannot be reached:\n",
+        "\nRetries, if the SuperLink cannot be reached:\n",
         "0 has two meanings",
         "\nApps:\n",
         "\nWarm apps:\n",
         "--gpu-memory-fraction <SHARE>",
-        "\nLog (on stderr, and in the file if one is given):\n",
+        "\nLog (on stderr, and in a file if --log-file is given):\n",
         "--print-config",
         "--grpc-rere",
         "\nExamples:\n",
@@ -208,7 +208,7 @@ fn where_no_node_runs_that_is_said() {
     assert_eq!(supernode(&home, &["status", "--color"]).status.code(), Some(2));
 }
 
-/// A node whose SuperLink takes connections and never answers.
+/// A node whose SuperLink accepts connections and never answers.
 struct Node {
     child: Child,
     log: BufReader<ChildStderr>,

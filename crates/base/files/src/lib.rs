@@ -1,14 +1,15 @@
 //! Atomic and durable files. A reader sees the old content or the new content, never a part of it, and content survives a
 //! power failure once a call has returned `Ok`.
 //!
-//! The functions here return the error of the system, for callers that add the path themselves. [`private`] holds what only
-//! its owner may read, and names the path in each error.
+//! The functions here return errors of the system, for callers that add the path themselves. [`private`] is for files that
+//! only their owner may read; its errors name the path.
 //!
 //! Content is written to a file beside the target, with a name that ends in `.new`, and renamed. Names of two writers
 //! differ, so that neither renames the unfinished file of the other. A crash may leave such a file behind: only its owner
 //! can read it, and nothing reads it.
 
 pub mod private;
+pub mod socket;
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -24,7 +25,7 @@ pub const PUBLIC_FILE: u32 = 0o644;
 pub const PRIVATE_DIRECTORY: u32 = 0o700;
 pub const PUBLIC_DIRECTORY: u32 = 0o755;
 
-/// Writes a file, in place of an existing one.
+/// Writes a file, or replaces an existing one.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     replace_prepared(path, content, mode, |_| Ok(()))
 }

@@ -13,10 +13,10 @@ use crate::{PRIVATE_DIRECTORY, PRIVATE_FILE, parent_of, sync_directory};
 /// Creates a directory, and missing directories above it.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path);
-    made.map_err(|error| about("the directory", path, "cannot be made", &error))
+    made.map_err(|error| about("the directory", path, "cannot be created", &error))
 }
 
-/// Removes a directory and its content; `last`, a file in it, goes last. A crash in between leaves that file.
+/// Removes a directory and its content; `last`, a file in it, goes last. A crash before the end leaves that file.
 pub fn remove_directory(path: &Path, last: &Path) -> io::Result<()> {
     let removed = (|| {
         for entry in fs::read_dir(path)? {
@@ -39,7 +39,7 @@ pub fn remove_directory(path: &Path, last: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file, in place of an existing one.
+/// Writes a file, or replaces an existing one.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     crate::replace(path, content, PRIVATE_FILE).map_err(|error| about("the file", path, "cannot be written", &error))
 }

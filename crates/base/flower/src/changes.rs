@@ -1,4 +1,4 @@
-//! What changed in which release, each change once. The Python tests read the same table (`tests/harness/changes.json`).
+//! Changes between releases, each once. The Python tests read the same table (`tests/harness/changes.json`).
 
 use crate::Release;
 
@@ -6,13 +6,13 @@ use crate::Release;
 pub const CLI_READS_HOME: Release = Release::of(26);
 /// Every call of a ServerApp carries a token.
 pub const APPS_HAVE_TOKENS: Release = Release::of(28);
-/// Bundles of apps are in the SuperLink's database, not in files beside it.
+/// The SuperLink stores bundles of apps in its database, not in files.
 pub const APPS_IN_DATABASE: Release = Release::of(29);
 /// App-side calls are refused unless both sides have the same release.
 pub const APPS_COMPARE_RELEASES: Release = Release::of(30);
 /// `flower-superexec` supports TLS.
 pub const SUPEREXEC_TLS: Release = Release::of(30);
-/// The SuperLink installs dependencies of apps unless told not to.
+/// The SuperLink installs dependencies of apps by default.
 pub const INSTALLS_DEPENDENCIES: Release = Release::of(33);
 /// Apps call the SuperLink over HTTP, at the port of the HTTP API; a SuperNode has one port (`--host`, `--port`).
 pub const APPS_BY_HTTP: Release = Release::of(35);
@@ -25,7 +25,7 @@ pub const NO_SUPEREXEC_PLUGINS: Release = Release::of(38);
 /// SuperNodes call the SuperLink over HTTP; the SuperLink has one port for all.
 pub const FLEET_BY_HTTP: Release = Release::of(40);
 
-/// Where a SuperLink serves ServerApps.
+/// The API of a SuperLink for ServerApps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppApi {
     /// At an address of its own, over gRPC and without TLS.

@@ -7,7 +7,7 @@ pub enum Isolation {
     /// The SuperLink or SuperNode starts one process for each app.
     #[default]
     Subprocess,
-    /// A separate `flower-superexec` asks for apps and starts them.
+    /// A separate `flower-superexec` takes apps and starts them.
     Process,
 }
 

@@ -1,9 +1,9 @@
-//! How SuperLink, SuperNode and SuperExec are started: one description with a field for everything that can be set, and a function
-//! from it to arguments, environment, files and a probe, for official programs of every release and for ours.
+//! How SuperLink, SuperNode and SuperExec are started: a description with a field for every setting, and a function from it to
+//! arguments, environment, files and a probe, for our programs and official ones of every release.
 //!
-//! Platforms fill in where paths, ports and secrets are; which flag says so in which release is known here alone. Fields that a
-//! program or a platform does not use are listed in `trellis_testing::launch`. The order of arguments is fixed: Kubernetes replaces pods whose
-//! arguments change.
+//! Platforms fill in paths, ports and secrets; only this module knows the flags of each release. Fields that a program or a
+//! platform does not use are listed in `trellis_testing::launch`. The order of arguments is stable: Kubernetes replaces pods
+//! whose arguments change.
 
 mod arguments;
 mod superexec;
@@ -24,7 +24,7 @@ pub use self::superlink::{Listens, Serving, State, SuperLink, TlsFiles};
 pub use self::supernode::{Backoff, Gpus, Limits, NodeConfig, SuperNode, Trust};
 use crate::{Isolation, Program};
 
-/// Ports that the programs use unless told otherwise.
+/// The default ports of the programs.
 pub const SERVERAPPIO_PORT: u16 = 9091;
 pub const FLEET_PORT: u16 = 9092;
 pub const CONTROL_PORT: u16 = 9093;
@@ -58,7 +58,7 @@ macro_rules! description {
 use description;
 
 description! {
-    /// What a SuperLink and a SuperNode have in common.
+    /// Settings of both SuperLink and SuperNode.
     pub struct Common {
         pub program: Program,
         pub isolation: Isolation,
@@ -72,9 +72,9 @@ description! {
         pub health: Option<SocketAddr>,
         pub json_logs: bool,
         pub log_level: Option<LogLevel>,
-        /// Home directory of an official program. With one, it sends no telemetry, looks for no updates and does not buffer its log.
+        /// Home directory of an official program. With it, the program sends no telemetry, does not check for updates and does not buffer its log.
         pub home: Option<PathBuf>,
-        /// Where official programs find each other.
+        /// The directories in which official programs find each other.
         pub search_path: Option<OsString>,
         /// The user's own variables, which take precedence.
         pub env: BTreeMap<String, String>,
@@ -105,7 +105,7 @@ pub enum LogLevel {
     Error,
 }
 
-/// Where a program listens.
+/// The address that a program listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
     pub ip: IpAddr,
@@ -119,7 +119,7 @@ impl From<SocketAddr> for Listen {
     }
 }
 
-/// How a program tells whether it works.
+/// The health check of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
     /// `/health` of its HTTP API.
@@ -137,7 +137,7 @@ pub enum Probe {
 /// A program to start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launch {
-    /// The program, and the command of ours: `trellis superlink`, `flower-superlink`.
+    /// The program, and the sub-command of ours: `trellis superlink`, `flower-superlink`.
     pub command: Vec<&'static str>,
     pub arguments: Vec<Argument>,
     pub extra_args: Vec<String>,
@@ -154,7 +154,7 @@ impl Launch {
         commands.chain(own).chain(self.extra_args.iter().map(OsString::from)).collect()
     }
 
-    /// `--name=value`. Arguments that the user gives are not repeated, but for the node config, which adds to the user's.
+    /// `--name=value`. Arguments of the user take precedence and are not repeated, except the node config, which is merged.
     pub fn joined(&self) -> Vec<String> {
         let (config, own): (Vec<_>, Vec<_>) = self.arguments.iter().partition(|argument| argument.name == NODE_CONFIG);
         let own = own.into_iter().filter(|argument| !gives(&self.extra_args, argument.name)).map(Argument::joined);

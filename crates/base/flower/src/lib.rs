@@ -1,5 +1,5 @@
-//! Flower's releases: what changed in which one ([`changes`]), which of them work together ([`skew`]), which one an [`Image`]
-//! holds, and how programs of each one, and ours, are started ([`launch`]). Pure; starts nothing.
+//! Flower's releases: changes between them ([`changes`]), which of them work together ([`skew`]), the release in an [`Image`],
+//! and how programs of each release, and ours, are started ([`launch`]). Pure.
 
 pub mod changes;
 mod image;
@@ -51,7 +51,7 @@ impl fmt::Display for Program {
     }
 }
 
-/// Compares a file that the Python tests read with what it must say; `UPDATE_GOLDENS=1` writes it.
+/// Compares a generated file of the Python tests; `UPDATE_GOLDENS=1` writes it.
 #[cfg(test)]
 fn golden(file: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/harness").join(file);

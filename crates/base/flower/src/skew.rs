@@ -5,14 +5,14 @@
 use crate::changes::{APPS_COMPARE_RELEASES, FLEET_BY_HTTP};
 use crate::{Program, Release};
 
-/// The first series of which two neighbours have the same app-side calls: 1.26 and 1.27, 1.28 and 1.29.
+/// The first series of a pair with the same calls for apps: 1.26 and 1.27, 1.28 and 1.29.
 const FIRST_PAIR: Release = Release::of(26);
 
-/// Whether two programs work together; the texts are what is wrong, and what to do.
+/// Whether two programs work together, with the problem and the advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Skew {
     Works,
-    /// Works as far as is known, and users should know.
+    /// Works, but users should know.
     Differs(String, String),
     CannotWork(String, String),
 }

@@ -7,7 +7,7 @@ use trellis_flower::changes::CHANGES;
 
 const DIRECTORIES: [&str; 3] = ["crates", "docs", "web/src"];
 const FILES: [&str; 2] = ["README.md", "Makefile"];
-/// Records of what was true when they were written.
+/// Records of the state when they were written.
 const RECORDS: [&str; 3] = ["docs/decisions", "docs/evidence", "/tests/"];
 const ENDINGS: [&str; 4] = ["rs", "md", "svelte", "ts"];
 

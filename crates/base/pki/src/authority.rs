@@ -1,13 +1,13 @@
-//! The authority of a federation: a directory with its keys, and everything `trellis pki` does with it.
+//! The authority of a federation: a directory with its keys, and the operations of `trellis pki` on it.
 //!
 //! ```text
-//! DIR/state.json        who signs, who is trusted, foreign authorities. The one file that says what is so
-//! DIR/cas/ID/           ca.crt and ca.key of an authority; a directory appears whole and never changes
+//! DIR/state.json        the signing authority, the trusted ones, foreign ones. Defines the state of the directory
+//! DIR/cas/ID/           ca.crt and ca.key of an authority; a directory appears atomically and never changes
 //! DIR/leaves/ID.json    the last leaf issued to a directory
-//! DIR/lock              held while something is changed
+//! DIR/lock              held during changes
 //! ```
-//! Every change ends with the replacement of `state.json`; what a crash leaves beside it is taken away by the next step of a
-//! rotation. Each operation may be repeated.
+//! Every change ends with the atomic replacement of `state.json`. The next step of a rotation removes what a crash left
+//! beside it. All operations are idempotent.
 
 mod issue;
 mod kept;
@@ -28,24 +28,24 @@ pub use self::survey::{Leaf, Role, Survey, Trusted};
 use crate::certificate::{Certificate, KeyId};
 use crate::disk::{Content, Disk, PRIVATE_DIR, PRIVATE_FILE, PUBLIC_FILE, entries};
 use crate::issuance;
-use crate::problem::Problem;
 use crate::rotation::{self, Event, State};
 use crate::span::Span;
 use crate::{Error, UnixSeconds, date, pem};
+use trellis_diagnostic::Diagnostic;
 
 pub const CA_VALIDITY: Span = Span::years(10);
-const SHORTEST_CA: Span = Span::days(1);
-const LONGEST_CA: Span = Span::years(50);
-const LONGEST_NAME: usize = 40;
+const MIN_CA_VALIDITY: Span = Span::days(1);
+const MAX_CA_VALIDITY: Span = Span::years(50);
+const MAX_NAME_CHARS: usize = 40;
 const CAS: &str = "cas";
 const LOCK: &str = "lock";
 const CA_CERTIFICATE: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
 /// Others hold the lock for milliseconds.
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
 const LOCK_ATTEMPTS: u32 = 100;
 
-/// The steps of a rotation, as they are asked for.
+/// The steps of a rotation, as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Begin,
@@ -66,30 +66,30 @@ struct Lock {
     _file: File,
 }
 
-/// What is wrong with a wish for a new authority.
-pub fn objections(name: &str, validity: Span) -> Vec<Problem> {
+/// Problems with the arguments of a new authority.
+pub fn problems(name: &str, validity: Span) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || " -_.".contains(letter);
-    if name.trim().is_empty() || name.len() > LONGEST_NAME || !name.chars().all(allowed) {
+    if name.trim().is_empty() || name.len() > MAX_NAME_CHARS || !name.chars().all(allowed) {
         let what = format!("{name:?} cannot be the name of an authority");
-        let advice = format!("use up to {LONGEST_NAME} letters, digits, spaces, hyphens, underscores and dots");
-        problems.push(Problem::error("--name", what, advice));
+        let advice = format!("use up to {MAX_NAME_CHARS} letters, digits, spaces, hyphens, underscores and dots");
+        problems.push(Diagnostic::error("--name", what, advice));
     }
-    if validity < SHORTEST_CA || validity > LONGEST_CA {
+    if validity < MIN_CA_VALIDITY || validity > MAX_CA_VALIDITY {
         let what = format!("an authority cannot be valid for {validity}");
-        problems.push(Problem::error("--validity", what, format!("use {SHORTEST_CA} to {LONGEST_CA}")));
+        problems.push(Diagnostic::error("--validity", what, format!("use {MIN_CA_VALIDITY} to {MAX_CA_VALIDITY}")));
     }
     problems
 }
 
 impl Authority {
-    /// Makes an authority in an empty or new directory.
+    /// Creates an authority in an empty or new directory.
     pub fn init(dir: &Path, name: &str, validity: Span, now: UnixSeconds) -> Result<Authority, Error> {
         Authority::init_on(Disk::default(), dir, name, validity, now)
     }
 
     fn init_on(disk: Disk, dir: &Path, name: &str, validity: Span, now: UnixSeconds) -> Result<Authority, Error> {
-        let mut problems = objections(name, validity);
+        let mut problems = problems(name, validity);
         problems.extend(occupied(dir)?);
         if !problems.is_empty() {
             return Err(Error::Refused(problems));
@@ -97,7 +97,7 @@ impl Authority {
         disk.make_dir(dir, PRIVATE_DIR)?;
         disk.set_mode(dir, PRIVATE_DIR)?;
         let _lock = lock(dir)?;
-        // Somebody else may have been faster.
+        // Another process may have created one before the lock was taken.
         if let Some(problem) = occupied(dir)? {
             return Err(Error::Refused(vec![problem]));
         }
@@ -125,7 +125,7 @@ impl Authority {
         &self.kept.rotation
     }
 
-    /// Makes one step of a rotation; says whether anything changed. `force` drops an authority from the trust although
+    /// Makes one step of a rotation; returns whether anything changed. `force` removes an authority from the trust although
     /// leaves of it are still valid.
     pub fn rotate(&mut self, step: Step, force: bool, now: UnixSeconds) -> Result<bool, Error> {
         let _lock = self.lock_and_reread()?;
@@ -170,8 +170,8 @@ impl Authority {
             for LeafRecord { out, leaf } in LeafRecord::read_all(&self.dir)? {
                 if leaf.issuer == subject && leaf.left_s(now) > 0 {
                     let what = format!("the leaf issued to it by {subject} is valid until {}", date(leaf.not_after));
-                    let advice = "issue it anew: trellis pki issue --renew; if it is no longer used, give --force";
-                    problems.push(Problem::in_file(&out, what, advice));
+                    let advice = "issue it again: trellis pki issue --renew; if it is no longer used, give --force";
+                    problems.push(Diagnostic::in_file(&out, what, advice));
                 }
             }
         }
@@ -181,7 +181,7 @@ impl Authority {
     /// The certificate of one of our authorities.
     fn certificate(&self, id: &KeyId) -> Result<Certificate, Error> {
         let path = ca_dir(&self.dir, id).join(CA_CERTIFICATE);
-        let damaged = |what: String| Error::Refused(vec![Problem::in_file(&path, what, "restore it from a backup")]);
+        let damaged = |what: String| Error::Refused(vec![Diagnostic::in_file(&path, what, "restore it from a backup")]);
         let (text, _) = crate::disk::read_small(&path).map_err(Error::disk("read", &path))?;
         let all = pem::certificates(&text).map_err(|error| damaged(error.what))?;
         let certificate = Certificate::read(&all[0]).map_err(damaged)?;
@@ -191,7 +191,7 @@ impl Authority {
         Ok(certificate)
     }
 
-    /// Takes the lock, and what others wrote before.
+    /// Takes the lock, and reads the current state.
     fn lock_and_reread(&mut self) -> Result<Lock, Error> {
         let lock = lock(&self.dir)?;
         self.kept = Kept::read(&self.dir)?;
@@ -203,7 +203,7 @@ fn ca_dir(dir: &Path, id: &KeyId) -> PathBuf {
     dir.join(CAS).join(id.as_str())
 }
 
-/// Makes an authority that nobody uses yet.
+/// Creates an unused authority.
 fn make_ca(disk: &Disk, dir: &Path, name: &str, validity: Span, now: UnixSeconds) -> Result<KeyId, Error> {
     let (certificate, key_pem) = issuance::new_authority(name, validity, now)?;
     let id = certificate.key_id();
@@ -217,7 +217,7 @@ fn make_ca(disk: &Disk, dir: &Path, name: &str, validity: Span, now: UnixSeconds
     Ok(id)
 }
 
-/// Takes away what no state names: unfinished files, and authorities that were given up or never came into use.
+/// Removes files that no state names: incomplete ones, and authorities that were cancelled or never used.
 fn sweep(disk: &Disk, dir: &Path, used: &[&KeyId]) -> Result<(), Error> {
     disk.sweep(dir)?;
     disk.sweep(&dir.join(CAS))?;
@@ -238,23 +238,23 @@ fn orphans(dir: &Path, used: &[&KeyId]) -> Result<Vec<PathBuf>, Error> {
     Ok(entries(&dir.join(CAS))?.into_iter().filter(orphan).collect())
 }
 
-/// Why no authority can be made in `dir`, if so.
-fn occupied(dir: &Path) -> Result<Option<Problem>, Error> {
+/// Why no authority can be created in `dir`, or `None`.
+fn occupied(dir: &Path) -> Result<Option<Diagnostic>, Error> {
     if dir.exists() && !dir.is_dir() {
-        return Ok(Some(Problem::in_file(dir, "it is no directory", "give another one")));
+        return Ok(Some(Diagnostic::in_file(dir, "it is no directory", "give another one")));
     }
     if Kept::path(dir).exists() {
-        let what = "there is an authority already, and it is never overwritten";
-        let advice = "look at it with trellis pki show, replace it with trellis pki rotate, or give another directory";
-        return Ok(Some(Problem::in_file(dir, what, advice)));
+        let what = "an authority exists already, and is never overwritten";
+        let advice = "see trellis pki show, replace it with trellis pki rotate, or give another directory";
+        return Ok(Some(Diagnostic::in_file(dir, what, advice)));
     }
-    // What an init that was killed leaves behind.
+    // An interrupted init leaves these.
     let ours = |name: &str| name == CAS || name == LOCK || name.starts_with(".new-");
     let foreign =
         entries(dir)?.into_iter().find(|path| !path.file_name().is_some_and(|name| ours(&name.to_string_lossy())));
     Ok(foreign.map(|path| {
-        let what = format!("the directory is not empty: {} is there", path.display());
-        Problem::in_file(dir, what, "give an empty or a new directory: nothing else may lie beside the key")
+        let what = format!("the directory is not empty: it has {}", path.display());
+        Diagnostic::in_file(dir, what, "give an empty or a new directory: the key must not be beside other files")
     }))
 }
 
@@ -265,7 +265,7 @@ fn lock(dir: &Path) -> Result<Lock, Error> {
     for _ in 0..LOCK_ATTEMPTS {
         match file.try_lock() {
             Ok(()) => return Ok(Lock { _file: file }),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_DELAY),
             Err(TryLockError::Error(error)) => return Err(Error::disk("lock", &path)(error)),
         }
     }

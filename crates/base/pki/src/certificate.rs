@@ -1,4 +1,4 @@
-//! One certificate, read: what it says about itself. Whether that is good is decided elsewhere.
+//! A parsed certificate. Other modules judge its content.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub struct Certificate {
     pub issuer: String,
     pub not_before: UnixSeconds,
     pub not_after: UnixSeconds,
-    /// Host names and addresses it stands for, as text.
+    /// Host names and addresses (subjectAltName), as text.
     pub names: Vec<String>,
     pub is_ca: bool,
     /// For people: `ECDSA P-384`, `RSA 4096`.
@@ -36,7 +36,7 @@ pub struct Certificate {
     subject_key_id: Option<Vec<u8>>,
 }
 
-/// Says which authority, by its key: short enough to be read out, long enough to be unique.
+/// Identifies an authority by its key: short enough to read aloud, long enough to be unique.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct KeyId(String);
@@ -144,7 +144,7 @@ pub fn fingerprint(der: &[u8]) -> String {
     sha256(der).iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
 }
 
-/// What stands in a name was written by others: nothing of it may move the cursor.
+/// Names come from other parties: control characters are replaced.
 fn name(name: &X509Name<'_>) -> String {
     printable(&name.to_string())
 }

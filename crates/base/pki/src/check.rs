@@ -1,6 +1,6 @@
-//! Whether a SuperLink can serve with the files it was given. Everything that is wrong comes in one answer.
+//! Checks whether a SuperLink can serve with given files. Reports all problems at once.
 //!
-//! [`read`] touches files, [`examine`] decides and touches nothing.
+//! [`read`] reads files, [`examine`] is pure.
 
 mod chain;
 mod read;
@@ -17,36 +17,36 @@ use rustls::sign::{CertifiedKey, SigningKey};
 pub use self::read::{Contents, KeyBeside, Stamp, read};
 use crate::certificate::{Certificate, KeyId};
 use crate::endpoint::Endpoint;
-use crate::problem::{Problem, Severity};
 use crate::span::{Span, roughly};
 use crate::{UnixSeconds, date, pem};
+use trellis_diagnostic::{Diagnostic, Severity};
 
-/// A certificate with less time left deserves a warning: whoever renews it has failed until now.
+/// A certificate with less time left gets a warning: its renewal has failed.
 const SOON: Span = Span::hours(24);
-/// The name under which the key of an authority is looked for, whatever is in it.
+/// The usual name of an authority's key, which counts as one whatever its content.
 const CA_KEY: &str = "ca.key";
-/// Permissions of those who are neither the owner nor in the group.
+/// Permissions of users other than owner and group.
 const OTHERS: u32 = 0o007;
 
 /// The three files of a TLS server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
-    /// The server's certificate, and what is between it and the authority.
+    /// The server's certificate and intermediate certificates.
     pub certificate: PathBuf,
     pub key: PathBuf,
     /// The authorities that clients trust.
     pub ca: PathBuf,
 }
 
-/// What can be served with.
+/// Files that pass the check.
 #[derive(Debug, Clone)]
 pub struct Checked {
     pub certificates: Vec<CertificateDer<'static>>,
     pub ca: Vec<CertificateDer<'static>>,
     /// The first of the certificates, read.
     pub leaf: Certificate,
-    /// What an operator should know although it can be used.
-    pub warnings: Vec<Problem>,
+    /// Warnings.
+    pub warnings: Vec<Diagnostic>,
     key: Arc<PrivateKeyDer<'static>>,
     certified: Arc<CertifiedKey>,
 }
@@ -62,18 +62,18 @@ impl Checked {
     }
 }
 
-/// Reads and examines. `state_dir` is where apps write, and so may read.
+/// Reads and examines. Apps write to `state_dir`, and so may read it.
 pub fn check(
     files: &Files,
     endpoints: &[Endpoint],
     state_dir: Option<&Path>,
     now: UnixSeconds,
-) -> Result<Checked, Vec<Problem>> {
+) -> Result<Checked, Vec<Diagnostic>> {
     examine(&read(files, state_dir), endpoints, now)
 }
 
 /// Decides. Listening everywhere (`0.0.0.0`, `::`) is no endpoint.
-pub fn examine(contents: &Contents, endpoints: &[Endpoint], now: UnixSeconds) -> Result<Checked, Vec<Problem>> {
+pub fn examine(contents: &Contents, endpoints: &[Endpoint], now: UnixSeconds) -> Result<Checked, Vec<Diagnostic>> {
     let mut examiner = Examiner { files: &contents.files, now, problems: Vec::new() };
     let chain = examiner.certificates(&contents.files.certificate, &contents.certificate);
     let key = examiner.key(contents);
@@ -124,16 +124,16 @@ pub fn public_key(key: &PrivateKeyDer<'_>) -> Option<Vec<u8>> {
 struct Examiner<'a> {
     files: &'a Files,
     now: UnixSeconds,
-    problems: Vec<Problem>,
+    problems: Vec<Diagnostic>,
 }
 
 impl Examiner<'_> {
     fn error(&mut self, path: &Path, what: impl Into<String>, advice: impl Into<String>) {
-        self.problems.push(Problem::in_file(path, what, advice));
+        self.problems.push(Diagnostic::in_file(path, what, advice));
     }
 
     fn warn(&mut self, path: &Path, what: impl Into<String>, advice: impl Into<String>) {
-        self.problems.push(Problem { severity: Severity::Warning, ..Problem::in_file(path, what, advice) });
+        self.problems.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::in_file(path, what, advice) });
     }
 
     fn text<'c>(&mut self, path: &Path, content: &'c Result<Vec<u8>, String>) -> Option<&'c [u8]> {
@@ -209,13 +209,13 @@ impl Examiner<'_> {
         } else {
             return;
         };
-        self.problems.push(Problem { severity, ..Problem::in_file(path, what, advice) });
+        self.problems.push(Diagnostic { severity, ..Diagnostic::in_file(path, what, advice) });
     }
 
     fn names(&mut self, leaf: &Certificate, endpoints: &[Endpoint]) {
         let path = &self.files.certificate.clone();
         if leaf.names.is_empty() {
-            let what = "it names no host (subjectAltName): no client accepts it, whatever its common name is";
+            let what = "it names no host (subjectAltName): clients do not accept it, whatever its common name is";
             return self.error(path, what, "issue it again, with every endpoint that clients use");
         }
         let missing: Vec<String> = endpoints
@@ -243,7 +243,7 @@ impl Examiner<'_> {
                 let what = format!("{} is not the certificate of an authority (CA)", authority.subject);
                 self.error(path, what, "give the certificate of the CA here: was it exchanged with the server's?");
             }
-            // One of several may have had its day; whether the one that matters has, the chain says.
+            // Only one of several may have expired; the check of the chain finds the relevant one.
             self.validity(path, authority, Severity::Warning);
         }
     }
@@ -252,11 +252,11 @@ impl Examiner<'_> {
         match chain::verify(chain, authorities, self.now) {
             Ok(root) if root.is_valid_at(self.now) => {}
             Ok(root) => {
-                let what = format!("{}, on which the certificate rests, is not valid now", root.subject);
+                let what = format!("{}, the root of the certificate, is not valid now", root.subject);
                 self.error(&self.files.ca.clone(), what, "rotate the CA, and issue the certificate again");
             }
             Err(Some(chain::Fault { what, advice })) => self.error(&self.files.certificate.clone(), what, advice),
-            // A certificate of the chain is not valid now; that was told.
+            // A certificate of the chain is not valid now, which is reported already.
             Err(None) => {}
         }
     }
@@ -281,7 +281,7 @@ impl Examiner<'_> {
         self.error(&path, what, advice);
     }
 
-    /// The key of an authority where an app could read it.
+    /// Reports a key of an authority that apps could read.
     fn exposure(&mut self, contents: &Contents, authorities: &[Certificate], own: Option<&dyn SigningKey>) {
         let owner = |key: &[u8]| authorities.iter().find(|authority| authority.public_key() == key);
         let advice = "move it to a directory of another user, or off this machine; to sign, use trellis pki";
@@ -294,21 +294,17 @@ impl Examiner<'_> {
         for beside in &contents.keys_beside {
             let known = beside.public_key.as_deref().and_then(owner);
             if let Some(authority) = known {
-                let what = format!("the key of the authority {} lies here: an app could read it", authority.subject);
+                let what = format!("the key of the authority {} is here: an app could read it", authority.subject);
                 self.error(&beside.path, what, advice);
             } else if beside.path.file_name().is_some_and(|name| name == CA_KEY) {
-                self.error(
-                    &beside.path,
-                    "by its name, the key of an authority lies here: an app could read it",
-                    advice,
-                );
+                self.error(&beside.path, "by its name, this is the key of an authority: an app could read it", advice);
             }
         }
     }
 }
 
 impl Contents {
-    /// As if read from files that only their owner can read, with nothing beside them.
+    /// As if read from files that only their owner can read, without other files beside them.
     pub fn from_text(files: Files, certificate: &str, key: &str, ca: &str) -> Contents {
         Contents {
             files,
@@ -321,7 +317,7 @@ impl Contents {
         }
     }
 
-    /// Of what was read, whatever the files are called.
+    /// The problems without file names.
     pub(crate) fn fingerprint(&self) -> [u8; 32] {
         let mut all = Vec::new();
         for content in [&self.certificate, &self.key, &self.ca] {
@@ -337,7 +333,7 @@ impl Contents {
     }
 }
 
-/// Which authority signs for `leaf`, by the name it gives.
+/// The authority that signs for `leaf`, by the issuer's name.
 pub(crate) fn issued_by(leaf: &Certificate, authorities: &[Certificate]) -> Option<KeyId> {
     authorities.iter().find(|authority| authority.subject == leaf.issuer).map(Certificate::key_id)
 }

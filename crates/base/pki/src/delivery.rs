@@ -1,9 +1,8 @@
-//! The directory a SuperLink is given: `server.pem`, `server.key` and `ca.crt`, always of one issue.
+//! The directory of a SuperLink's certificate: `server.pem`, `server.key` and `ca.crt`, always of one issue.
 //!
-//! The three are links into `.current`, and `.current` is a link to a directory that never changes once it is there. A new
-//! issue is a new directory and one rename, so a crash cannot leave a certificate beside the key of another. A reader that
-//! meets the rename between two files sees that they do not match, or that a file has changed since, and reads again.
-//! The key of the authority never comes here.
+//! The three are links into `.current`, which is a link to an immutable directory. A new issue is a new directory and one
+//! rename, so a crash cannot combine a certificate with the key of another issue. A reader that races with the rename finds
+//! that the files do not match or have changed, and retries. The key of the authority is never written here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,31 +20,31 @@ const NAMES: [&str; 3] = [CERTIFICATE, KEY, TRUST];
 const CURRENT: &str = ".current";
 const ISSUE: &str = ".issue-";
 
-/// What a SuperLink serves with.
+/// The files that a SuperLink serves with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// The leaf and what is between it and the authority, PEM.
+    /// The leaf and intermediate certificates, PEM.
     pub chain: String,
     pub key: String,
     /// The trust bundle, PEM.
     pub trust: String,
 }
 
-/// What is in a directory before an issue.
+/// The content of a directory before an issue.
 pub enum Present {
     Nothing,
-    /// Made by an earlier issue, and whole.
+    /// Complete, from an earlier issue.
     Whole {
         delivery: Delivery,
         leaf: Box<Certificate>,
     },
-    /// Made by an earlier issue, and no longer usable.
+    /// From an earlier issue, but no longer usable.
     Damaged(String),
-    /// Somebody else's files: never overwritten.
+    /// Files of others, which are never overwritten.
     Foreign(PathBuf),
 }
 
-/// Looks at what was delivered to `out`.
+/// Reads the delivery in `out`.
 pub fn present(out: &Path) -> Present {
     for name in NAMES {
         let path = out.join(name);
@@ -85,7 +84,7 @@ fn read(out: &Path) -> Result<(Delivery, Certificate), String> {
     Ok((delivery, leaf))
 }
 
-/// Puts a delivery in place of the one before.
+/// Replaces the previous delivery.
 pub fn deliver(disk: &Disk, out: &Path, delivery: &Delivery) -> Result<(), Error> {
     disk.make_dir(out, PRIVATE_DIR)?;
     let whole = format!("{}{}{}", delivery.chain, delivery.key, delivery.trust);
@@ -100,7 +99,7 @@ pub fn deliver(disk: &Disk, out: &Path, delivery: &Delivery) -> Result<(), Error
     complete(disk, out)
 }
 
-/// Does what a crash may have kept an earlier delivery from doing: the three links, and the end of older issues.
+/// Completes a delivery that a crash may have interrupted: writes the three links, removes older issues.
 pub fn complete(disk: &Disk, out: &Path) -> Result<(), Error> {
     for name in NAMES {
         disk.point_link(&out.join(name), &target_of(name).to_string_lossy())?;

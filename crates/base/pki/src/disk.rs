@@ -1,10 +1,10 @@
-//! Files and directories that appear whole or not at all, whatever is killed in between. Knows no certificates.
+//! Atomic files and directories. Knows no certificates.
 //!
-//! Everything is written under a name that begins with `.new-`, flushed, and renamed. What a crash leaves behind has such a
-//! name, and the next try takes it away. Callers hold a lock: nobody else writes here at the same time.
+//! Content is written under a name that begins with `.new-`, flushed, and renamed. The next attempt removes such files of a
+//! crash. Callers hold a lock, so there is only one writer.
 //!
-//! Root writes into directories that belong to a SuperLink's user, and so to its apps. There a name may mean something else
-//! from one call to the next: links are not followed, and files are made and given away through open handles.
+//! Root writes into directories that belong to a SuperLink's user, and so to its apps, which may replace entries at any time.
+//! So links are not followed, and files are created and given away through open handles.
 
 #[cfg(test)]
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use crate::Error;
 
 /// Far more than any certificate, key or bundle of a federation has.
-pub const LARGEST_FILE: u64 = 1 << 20;
+pub const MAX_FILE: u64 = 1 << 20;
 
 pub const PRIVATE_DIR: u32 = 0o700;
 pub const PUBLIC_DIR: u32 = 0o755;
@@ -41,7 +41,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Counts a change; in a test that wants it, this is where the process dies.
+    /// Counts a change; the crash point of tests.
     fn change(&self, _path: &Path) -> Result<(), Error> {
         #[cfg(test)]
         if let Some(left) = self.changes_left.get() {
@@ -53,7 +53,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes the directory unless it is there. Its parents must be, or are made with the modes of the system.
+    /// Creates the directory unless it exists. Missing parents get the default modes.
     pub fn make_dir(&self, path: &Path, mode: u32) -> Result<(), Error> {
         if path.is_dir() {
             return Ok(());
@@ -73,10 +73,10 @@ impl Disk {
         let dir = open(CWD, path, flags, 0).map_err(Error::disk("open", path))?;
         let owner = dir.metadata().map_err(Error::disk("look at", path))?.uid();
         if owner != rustix::process::geteuid().as_raw() {
-            let exchanged = io::Error::other("somebody put another directory in its place");
+            let exchanged = io::Error::other("another process replaced the directory");
             return Err(Error::disk("use", path)(exchanged));
         }
-        // The mode given at creation was cut by the umask.
+        // The umask reduced the mode at the creation.
         dir.set_permissions(Permissions::from_mode(mode)).map_err(Error::disk("set the mode of", path))?;
         Ok(dir)
     }
@@ -86,7 +86,7 @@ impl Disk {
         fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::disk("set the mode of", path))
     }
 
-    /// Puts a file in place of what was there.
+    /// Replaces a file atomically.
     pub fn replace_file(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
         let new = unfinished(path);
         self.remove_file(&new)?;
@@ -95,7 +95,7 @@ impl Disk {
         self.rename(&new, path)
     }
 
-    /// Puts a whole directory where none was; one that is there is taken for the same.
+    /// Creates a complete directory atomically; an existing one is taken for the same.
     pub fn place_dir(&self, path: &Path, mode: u32, files: &[Content<'_>]) -> Result<(), Error> {
         if path.is_dir() {
             return Ok(());
@@ -108,7 +108,7 @@ impl Disk {
             self.write_new(&dir, Path::new(file.name), file, &new, owner)?;
         }
         if let Some(owner) = owner {
-            owner.give(&dir, &new)?;
+            owner.give_ownership(&dir, &new)?;
         }
         dir.sync_all().map_err(Error::disk("flush", &new))?;
         self.rename(&new, path)
@@ -144,7 +144,7 @@ impl Disk {
         self.flush_dir(parent_of(path))
     }
 
-    /// Takes away what an earlier try left unfinished.
+    /// Removes incomplete files of an earlier attempt.
     pub fn sweep(&self, path: &Path) -> Result<(), Error> {
         for entry in entries(path)? {
             let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -164,28 +164,28 @@ impl Disk {
         dir: impl std::os::fd::AsFd,
         name: &Path,
         content: &Content<'_>,
-        told: &Path,
+        path: &Path,
         owner: Option<Owner>,
     ) -> Result<(), Error> {
-        self.change(told)?;
+        self.change(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = open(dir, name, flags, content.mode).map_err(Error::disk("create a file in", told))?;
-        // Half a file is what a crash may leave.
+        let mut file = open(dir, name, flags, content.mode).map_err(Error::disk("create a file in", path))?;
+        // A crash may have left a part.
         let (first, second) = content.bytes.split_at(content.bytes.len() / 2);
-        file.write_all(first).map_err(Error::disk("write", told))?;
-        self.change(told)?;
-        file.write_all(second).map_err(Error::disk("write", told))?;
-        file.set_permissions(Permissions::from_mode(content.mode)).map_err(Error::disk("set a mode in", told))?;
+        file.write_all(first).map_err(Error::disk("write", path))?;
+        self.change(path)?;
+        file.write_all(second).map_err(Error::disk("write", path))?;
+        file.set_permissions(Permissions::from_mode(content.mode)).map_err(Error::disk("set a mode in", path))?;
         if let Some(owner) = owner {
-            owner.give(&file, told)?;
+            owner.give_ownership(&file, path)?;
         }
-        file.sync_all().map_err(Error::disk("flush", told))
+        file.sync_all().map_err(Error::disk("flush", path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
         self.change(to)?;
         fs::rename(from, to).map_err(|error| {
-            // Nobody may come again to sweep.
+            // There may be no later attempt that would sweep.
             let _ = fs::remove_file(from);
             Error::disk("put in place", to)(error)
         })?;
@@ -211,14 +211,14 @@ pub fn read_small(path: &Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
         return Err(io::Error::other(if metadata.is_dir() { "it is a directory" } else { "it is no regular file" }));
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST_FILE {
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
     Ok((bytes, metadata))
 }
 
-/// Whom new files in a directory belong to: its owner. Only root can give files away.
+/// The owner of new files in a directory: that of the directory. Only root can give files away.
 #[derive(Clone, Copy)]
 struct Owner {
     user: u32,
@@ -234,14 +234,14 @@ impl Owner {
         Ok(Some(Owner { user: metadata.uid(), group: metadata.gid() }))
     }
 
-    /// By the open file, not by its name: the owner of the directory may exchange what a name means.
-    fn give(self, file: &File, path: &Path) -> Result<(), Error> {
+    /// By the open file, not by its name: the owner of the directory may replace the entry.
+    fn give_ownership(self, file: &File, path: &Path) -> Result<(), Error> {
         std::os::unix::fs::fchown(file, Some(self.user), Some(self.group))
             .map_err(Error::disk("give to the owner of its directory", path))
     }
 }
 
-/// What is in a directory, in the order of names; nothing where there is none.
+/// The entries of a directory, sorted; none if it does not exist.
 pub fn entries(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = match fs::read_dir(path) {
         Ok(read) => read,

@@ -1,13 +1,13 @@
-//! Where clients reach a SuperLink: an address or a name, as a certificate must carry it. Ports are read and dropped,
-//! nothing is looked up.
+//! Addresses and names by which clients reach a SuperLink, as its certificate must contain them. Ports are dropped, names are
+//! not resolved.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustls::pki_types::{DnsName, ServerName};
 
-const LONGEST_NAME: usize = 253;
-const LONGEST_LABEL: usize = 63;
+const MAX_NAME_CHARS: usize = 253;
+const MAX_LABEL_CHARS: usize = 63;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
@@ -31,7 +31,7 @@ impl Endpoint {
         if let Some(rest) = text.strip_prefix('[') {
             let (ip, after) = rest.split_once(']').ok_or("the bracket is not closed")?;
             check_port(after.strip_prefix(':').or(after.is_empty().then_some("0")))?;
-            let ip: Ipv6Addr = ip.parse().map_err(|_| "what is in the brackets is no IPv6 address")?;
+            let ip: Ipv6Addr = ip.parse().map_err(|_| "the text in brackets is no IPv6 address")?;
             return Ok(Endpoint::Ip(ip.into()));
         }
         let host = match text.split_once(':') {
@@ -66,12 +66,12 @@ impl Endpoint {
         }
         let label = |label: &str| {
             let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-            (1..=LONGEST_LABEL).contains(&label.len())
+            (1..=MAX_LABEL_CHARS).contains(&label.len())
                 && !label.starts_with('-')
                 && !label.ends_with('-')
                 && label.bytes().all(inner)
         };
-        if name.len() > LONGEST_NAME || !name.split('.').all(label) {
+        if name.len() > MAX_NAME_CHARS || !name.split('.').all(label) {
             return Err("it is neither an IP address nor a host name".to_owned());
         }
         Ok(Endpoint::Name(name))
@@ -86,12 +86,12 @@ impl Endpoint {
         ]
     }
 
-    /// Whether it says "listen everywhere": nobody can connect to that.
+    /// Whether this is an address to listen on, which clients cannot connect to.
     pub fn is_wildcard(&self) -> bool {
         matches!(self, Endpoint::Ip(ip) if ip.is_unspecified())
     }
 
-    /// As a TLS client asks for it. `None` for a name that no client can ask for.
+    /// The name that a TLS client verifies. `None` for a name that no client can verify.
     pub fn server_name(&self) -> Option<ServerName<'static>> {
         Some(match self {
             Endpoint::Ip(ip) => ServerName::from(*ip),
@@ -156,7 +156,7 @@ mod tests {
             ("[::1]:70000", "the port must be a number from 0 to 65535"),
             ("[::1]x", "the port must be a number from 0 to 65535"),
             ("[::1", "the bracket is not closed"),
-            ("[::x]", "what is in the brackets is no IPv6 address"),
+            ("[::x]", "the text in brackets is no IPv6 address"),
             ("a:b:c", "it is no IPv6 address, and anything else has one colon at most"),
             ("300.0.0.1", "it is no IPv4 address"),
             ("*.example.org", "clients connect to a host, not to a pattern; give each host"),

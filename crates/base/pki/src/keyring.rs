@@ -1,8 +1,8 @@
-//! An authority as names and bytes: what [`crate::authority`] keeps in a directory, for those who keep it elsewhere, as in a
-//! Secret of Kubernetes. Everything is in one place, so whoever writes it whole needs no lock and leaves nothing half done.
+//! An authority as names and bytes, for stores other than the directory of [`crate::authority`], such as a Secret of Kubernetes.
+//! A store that writes all entries atomically needs no lock.
 //!
 //! ```text
-//! state.json   who signs, who is trusted; as in the directory
+//! state.json   the signing authority and the trusted ones, as in the directory
 //! ID.crt       certificate of an authority
 //! ID.key       its key
 //! ```
@@ -23,7 +23,7 @@ use crate::span::Span;
 use crate::{Error, UnixSeconds, pem};
 
 pub const STATE: &str = "state.json";
-const RESTORE: &str = "restore it from a backup; without one, delete it, and a new authority is made";
+const RESTORE: &str = "restore it from a backup; without one, delete it, and a new authority is created";
 
 /// Never shown: it holds keys.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ struct Member {
 
 impl Keyring {
     pub fn new(name: &str, validity: Span, now: UnixSeconds) -> Result<Keyring, Error> {
-        let problems = crate::authority::objections(name, validity);
+        let problems = crate::authority::problems(name, validity);
         if !problems.is_empty() {
             return Err(Error::Refused(problems));
         }
@@ -51,7 +51,7 @@ impl Keyring {
         Ok(Keyring { kept, members: BTreeMap::from([(signing, Member { certificate, key_pem })]) })
     }
 
-    /// `place` is what problems call it.
+    /// `place` names the source in problems.
     pub fn read(place: &str, entries: &BTreeMap<String, Vec<u8>>) -> Result<Keyring, Error> {
         let entry = |name: &str| {
             let missing = || Error::refused(place, format!("{name} is missing"), RESTORE);
@@ -91,12 +91,12 @@ impl Keyring {
         &self.kept.rotation
     }
 
-    /// The one that signs.
+    /// The signing authority.
     pub fn signing(&self) -> &Certificate {
         &self.member(self.kept.rotation.signing()).certificate
     }
 
-    /// The one that was made last: whoever trusts it need not be told anything until the next rotation begins.
+    /// The newest authority: clients that trust it need no update until the next rotation begins.
     pub fn newest(&self) -> &KeyId {
         match &self.kept.rotation {
             State::Steady { signing } | State::Switched { signing, .. } => signing,
@@ -104,13 +104,13 @@ impl Keyring {
         }
     }
 
-    /// All that clients shall trust, PEM, the signing one first.
+    /// All trusted authorities, PEM, the signing one first.
     pub fn trust_bundle(&self) -> String {
         let trusted = self.kept.rotation.trusted();
         trusted.into_iter().map(|id| pem::encode_certificates([self.member(id).certificate.der()])).collect()
     }
 
-    /// Makes one step of a rotation; says whether anything changed. That it is safe is for the caller to know.
+    /// Makes one step of a rotation; returns whether anything changed. Callers must know that the step is safe.
     pub fn rotate(&mut self, step: Step, now: UnixSeconds) -> Result<bool, Error> {
         let before = self.kept.rotation.clone();
         let event = match (step, &before) {
@@ -136,7 +136,7 @@ impl Keyring {
         Ok(self.kept.rotation != before)
     }
 
-    /// A new leaf, and the bundle beside it.
+    /// A new leaf with its bundle.
     pub fn issue(&self, wish: Wish<'_>, now: UnixSeconds) -> Result<Delivery, Error> {
         let signer = self.member(self.kept.rotation.signing());
         let key = pem::private_key(signer.key_pem.as_bytes())
@@ -147,7 +147,7 @@ impl Keyring {
     }
 
     fn member(&self, id: &KeyId) -> &Member {
-        self.members.get(id).expect("whoever is trusted is a member: read and rotate see to it")
+        self.members.get(id).expect("read and rotate ensure that trusted authorities are members")
     }
 }
 

@@ -1,12 +1,12 @@
-//! The certificates of a federation: a long-lived authority, short leaves for SuperLinks, a check of certificates that an
-//! operator brings, and reloading them while they are in use.
+//! The certificates of a federation: a long-lived authority, short-lived leaves for SuperLinks, a check of certificates from
+//! other sources, and reloading certificates while they are in use.
 //!
-//! Two sides. [`authority`] keeps the keys of the authority in a directory and is used by `trellis pki`, [`keyring`] is the same
-//! as data, for the operator on Kubernetes; [`check`] and [`reload`] read what a SuperLink serves with and never see a key of the
-//! authority.
+//! There are two sides. [`authority`] stores the keys of the authority in a directory for `trellis pki`, [`keyring`] as data for
+//! the operator on Kubernetes; [`check`] and [`reload`] read the files of a SuperLink and never see a key of the authority.
+//! Only `trellis pki` and the agents that issue read such a key. Certificate, key and trust bundle appear atomically.
 //!
-//! Nothing here knows of tokio, sockets or clocks: the time is an argument. Files are touched in [`authority`],
-//! `delivery`, `disk`, [`check::read`] and [`reload`] only; what they mean is decided elsewhere.
+//! Knows no tokio, sockets or clocks: the time is an argument. Only [`authority`], `delivery`, `disk`, [`check::read`] and
+//! [`reload`] touch files.
 
 pub mod authority;
 pub mod certificate;
@@ -19,7 +19,6 @@ mod issuance;
 pub mod keyring;
 mod mint;
 pub mod pem;
-pub mod problem;
 pub mod reload;
 pub mod renewal;
 pub mod rotation;
@@ -36,14 +35,13 @@ pub use endpoint::Endpoint;
 pub use error::Error;
 pub use issuance::Wish;
 pub use keyring::Keyring;
-pub use problem::{Problem, Severity};
 pub use reload::{Look, Reload};
 pub use served::Served;
 
 /// Seconds since the Unix epoch.
 pub type UnixSeconds = i64;
 
-/// Writes a file that everybody may read, whole or not at all.
+/// Writes a world-readable file atomically.
 pub fn write_public(path: &std::path::Path, bytes: &[u8]) -> Result<(), Error> {
     disk::Disk::default().replace_file(path, bytes, disk::PUBLIC_FILE)
 }

@@ -1,4 +1,4 @@
-//! Making certificates: the only place that knows rcgen. What goes into them is decided by the callers.
+//! Creates certificates: the wall around rcgen. Callers decide on the content.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod,
@@ -11,12 +11,12 @@ use crate::certificate::{Certificate, KeyId};
 use crate::endpoint::Endpoint;
 use crate::{Error, UnixSeconds, pem};
 
-/// Signs for as long as the authority lives; P-384 like the keys of nodes.
+/// P-384 like the keys of nodes, since it signs for the whole life of the authority.
 const CA_KEY: &rcgen::SignatureAlgorithm = &rcgen::PKCS_ECDSA_P384_SHA384;
 /// Signs each handshake; P-256 is several times faster there.
 const LEAF_KEY: &rcgen::SignatureAlgorithm = &rcgen::PKCS_ECDSA_P256_SHA256;
 /// X.509 ends a common name there.
-pub const LONGEST_COMMON_NAME: usize = 64;
+pub const MAX_COMMON_NAME_CHARS: usize = 64;
 
 /// From when until when a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Window {
     pub until: UnixSeconds,
 }
 
-/// A certificate and its key, just made.
+/// A new certificate and its key.
 pub struct Minted {
     pub certificate: CertificateDer<'static>,
     pub key_pem: String,
@@ -41,7 +41,7 @@ pub fn authority(name: &str, window: Window) -> Result<Minted, Error> {
     let key = KeyPair::generate_for(CA_KEY)?;
     let id = KeyId::of(&key.subject_public_key_info());
     let mut params = params(window)?;
-    // Two authorities never share a name: some clients look for an issuer by name alone.
+    // Names of authorities are unique, because some clients find the issuer by its name alone.
     params.distinguished_name = common_name(&format!("{name} CA {id}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -62,7 +62,7 @@ pub fn leaf(signer: &Signer<'_>, name: &str, endpoints: &[Endpoint], window: Win
     Ok(minted(certificate, &key))
 }
 
-/// The signer in rcgen's words. Our authorities have a common name and nothing else, see [`authority`].
+/// The issuer for rcgen. Our authorities have a common name only, see [`authority`].
 fn issuer(signer: &Signer<'_>) -> Result<Issuer<'static, KeyPair>, Error> {
     let key = KeyPair::from_der_and_sign_algo(&signer.key, CA_KEY)?;
     let name = signer.certificate.subject.strip_prefix("CN=").ok_or(rcgen::Error::CouldNotParseCertificate)?;

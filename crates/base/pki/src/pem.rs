@@ -1,4 +1,4 @@
-//! PEM text: reading certificates and keys out of it, saying what it holds instead, and writing it.
+//! Parses certificates and keys from PEM text, explains other content, and writes PEM.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,9 +7,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const LINE: usize = 64;
 /// More certificates than any chain or bundle of a federation has.
-const MOST_CERTIFICATES: usize = 100;
+const MAX_CERTIFICATES: usize = 100;
 
-/// What is wrong with a text, and what to do about it.
+/// A problem with a text, and the advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     pub what: String,
@@ -26,8 +26,8 @@ impl Unreadable {
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unreadable> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match found {
-        Ok(all) if all.len() > MOST_CERTIFICATES => {
-            let what = format!("it holds {} certificates; at most {MOST_CERTIFICATES} are read", all.len());
+        Ok(all) if all.len() > MAX_CERTIFICATES => {
+            let what = format!("it holds {} certificates; at most {MAX_CERTIFICATES} are read", all.len());
             Err(Unreadable::new(what, "give only those that this federation needs"))
         }
         Ok(all) if !all.is_empty() => Ok(all),
@@ -114,7 +114,7 @@ fn neither(text: &[u8], labels: &[String], wanted: &str, conversion: &str) -> Un
     let what = match (text, labels) {
         ([], _) => "it is empty".to_owned(),
         ([0x30, 0x81..=0x83, ..], []) => {
-            return Unreadable::new("it is DER, and PEM is wanted", format!("convert it: {conversion}"));
+            return Unreadable::new("it is DER, not PEM", format!("convert it: {conversion}"));
         }
         (_, []) => format!("it holds no {wanted} in PEM"),
         (_, labels) => format!("it holds no {wanted}, but {}", labels.join(", ")),
@@ -162,7 +162,7 @@ mod tests {
             (section("X509 CRL"), "it holds no certificate, but X509 CRL"),
             (b"".to_vec(), "it is empty"),
             (b"garbage\0\xff".to_vec(), "it holds no certificate in PEM"),
-            (vec![0x30, 0x82, 1, 2, 3], "it is DER, and PEM is wanted"),
+            (vec![0x30, 0x82, 1, 2, 3], "it is DER, not PEM"),
             (half, "its PEM text breaks off: an END line is missing"),
             (
                 b"-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n".to_vec(),

@@ -1,22 +1,22 @@
-//! Whether the files in use have changed, and what follows. Whoever serves calls [`Reload::look`] from a timer; this has
-//! neither a clock nor a thread of its own. The old certificate stays in use until a new one has passed the check.
+//! Detects changes of the files in use, and checks the new ones. The server calls [`Reload::look`] from a timer; there is no
+//! clock or thread here. The old certificate stays in use until a new one has passed the check.
 
 use std::path::PathBuf;
 
 use crate::UnixSeconds;
 use crate::check::{Checked, Files, Stamp, examine, read};
 use crate::endpoint::Endpoint;
-use crate::problem::Problem;
+use trellis_diagnostic::Diagnostic;
 
-/// What a look found.
+/// The result of a poll.
 #[derive(Debug)]
 pub enum Look {
-    /// Nothing to do, and nothing new to tell.
+    /// No change, and nothing new to report.
     Unchanged,
     /// Serve with this from now on.
     New(Box<Checked>),
-    /// The files changed and cannot be used: tell it, and go on with the old ones. Told once for each finding.
-    Refused(Vec<Problem>),
+    /// The files changed and cannot be used; the old ones stay in use. Reported once per change.
+    Refused(Vec<Diagnostic>),
 }
 
 #[derive(Debug)]
@@ -24,12 +24,12 @@ pub struct Reload {
     files: Files,
     endpoints: Vec<Endpoint>,
     state_dir: Option<PathBuf>,
-    /// When they are still these, nothing is read.
+    /// Files are read only if these versions have changed.
     stamps: [Option<Stamp>; 3],
     /// Of the content in use.
     used: [u8; 32],
-    /// What was told about the files that are there now and not in use.
-    told: Option<Vec<Problem>>,
+    /// The reported problems of the present, unused files.
+    reported: Option<Vec<Diagnostic>>,
 }
 
 impl Reload {
@@ -39,34 +39,34 @@ impl Reload {
         endpoints: Vec<Endpoint>,
         state_dir: Option<PathBuf>,
         now: UnixSeconds,
-    ) -> Result<(Reload, Checked), Vec<Problem>> {
+    ) -> Result<(Reload, Checked), Vec<Diagnostic>> {
         let contents = read(&files, state_dir.as_deref());
         let checked = examine(&contents, &endpoints, now)?;
         let (stamps, used) = (contents.stamps, contents.fingerprint());
-        Ok((Reload { files, endpoints, state_dir, stamps, used, told: None }, checked))
+        Ok((Reload { files, endpoints, state_dir, stamps, used, reported: None }, checked))
     }
 
     pub fn look(&mut self, now: UnixSeconds) -> Look {
-        // Refused files are read each time: it may be the clock that makes them good.
-        if self.told.is_none() && Stamp::of(&self.files) == self.stamps {
+        // Refused files are read at each poll: they may become valid with time.
+        if self.reported.is_none() && Stamp::of(&self.files) == self.stamps {
             return Look::Unchanged;
         }
         let contents = read(&self.files, self.state_dir.as_deref());
         self.stamps = contents.stamps;
         let found = contents.fingerprint();
         if found == self.used {
-            self.told = None;
+            self.reported = None;
             return Look::Unchanged;
         }
         match examine(&contents, &self.endpoints, now) {
             Ok(checked) => {
                 self.used = found;
-                self.told = None;
+                self.reported = None;
                 Look::New(Box::new(checked))
             }
-            Err(problems) if self.told.as_ref() == Some(&problems) => Look::Unchanged,
+            Err(problems) if self.reported.as_ref() == Some(&problems) => Look::Unchanged,
             Err(problems) => {
-                self.told = Some(problems.clone());
+                self.reported = Some(problems.clone());
                 Look::Refused(problems)
             }
         }
@@ -168,15 +168,15 @@ mod tests {
         let made = desk.ca.sign(EC, &leaf_params());
         desk.put("server.pem", &made.certificate);
         let what = "the key does not belong to the certificate O=An operator, CN=server";
-        assert_eq!(refused(reload.look(NOW)), [what], "half of a pair");
-        assert!(matches!(reload.look(NOW), Look::Unchanged), "told once");
+        assert_eq!(refused(reload.look(NOW)), [what], "a new certificate without its key");
+        assert!(matches!(reload.look(NOW), Look::Unchanged), "reported once");
         desk.put("server.key", &made.key);
         assert!(matches!(reload.look(NOW), Look::New(_)));
 
         fs::remove_file(desk.path("server.key")).expect("removed");
         assert_eq!(refused(reload.look(NOW)), ["it cannot be read: No such file or directory (os error 2)"]);
         desk.put("server.key", &made.key);
-        assert!(matches!(reload.look(NOW), Look::Unchanged), "what is in use is back");
+        assert!(matches!(reload.look(NOW), Look::Unchanged), "the files in use are restored");
         assert!(matches!(reload.look(NOW), Look::Unchanged));
     }
 
@@ -190,7 +190,7 @@ mod tests {
         assert!(matches!(reload.look(NOW + 2 * DAY), Look::New(_)));
     }
 
-    /// Connections that are open go on with the old certificate; new ones get the new one.
+    /// Open connections keep the old certificate; new ones get the new one.
     #[test]
     fn connections_survive_a_reload() {
         let desk = Desk::new();
@@ -225,7 +225,7 @@ mod tests {
         let below = |path: &Path| dir.path().join(path);
         let files =
             Files { certificate: below(&missing.certificate), key: below(&missing.key), ca: below(&missing.ca) };
-        let problems = Reload::start(files, Vec::new(), None, NOW).map(|_| ()).expect_err("nothing is there");
+        let problems = Reload::start(files, Vec::new(), None, NOW).map(|_| ()).expect_err("the files are missing");
         assert_eq!(problems.len(), 3);
     }
 }

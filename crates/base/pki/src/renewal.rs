@@ -1,4 +1,4 @@
-//! Whether a leaf must be issued again. Pure.
+//! Decides whether a leaf must be renewed. Pure.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use crate::UnixSeconds;
 use crate::certificate::Certificate;
 use crate::endpoint::Endpoint;
 
-/// A leaf is renewed when less than one part of so many is left of its life: two renewals may fail before it ends.
+/// A leaf is renewed when less than this fraction of its life is left: two renewals may fail before it ends.
 const PARTS: i64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// It was asked for, whatever is there.
+    /// The caller forces it.
     Asked,
-    /// There is none yet.
+    /// There is no leaf.
     First,
     Damaged(String),
     /// Less than a third of its life is left, or none.
     Old,
-    /// Its time has not come: the clock was set back.
+    /// It is not valid yet: the clock was set back.
     NotYetValid,
     Endpoints,
     /// Another authority signs now.
@@ -29,7 +29,7 @@ impl Reason {
     /// For people, after "because".
     pub fn words(&self) -> String {
         match self {
-            Reason::Asked => "it was asked for".to_owned(),
+            Reason::Asked => "it was requested".to_owned(),
             Reason::First => "there was none".to_owned(),
             Reason::Damaged(why) => format!("the present one is damaged: {why}"),
             Reason::Old => "less than a third of its lifetime was left".to_owned(),

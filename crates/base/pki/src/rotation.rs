@@ -1,6 +1,6 @@
-//! The rotation of an authority, as a machine: which authority signs, which ones are trusted, which step may follow.
-//! Knows no files, certificates or nodes; that every node has the trust bundle before a step is for the operator to
-//! know, and [`State::next_step`] says so.
+//! The rotation of an authority, as a state machine: the signing authority, the trusted ones, the legal steps. Knows no files,
+//! certificates or nodes. The operator must ensure that every node has the trust bundle before a step;
+//! [`State::next_step`] says so.
 //!
 //! ```text
 //! steady --begin--> announced --switch--> switched --finish--> steady
@@ -24,15 +24,15 @@ pub enum State {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A new authority was made.
+    /// A new authority was created.
     Begin { next: KeyId },
     /// Every client trusts the new one: let it sign.
     Switch,
-    /// Some client does not: let the old one sign again.
+    /// Some client does not trust it: the old one signs again.
     SwitchBack,
     /// No leaf of the old one is served any more: trust it no longer.
     Finish,
-    /// Give up the new one, of which no leaf is served.
+    /// Drops the new authority, which has not issued a leaf in use.
     Cancel,
 }
 
@@ -43,7 +43,7 @@ pub struct Illegal {
     pub event: &'static str,
 }
 
-/// The step `event` makes. A step that was already made changes nothing, so that each may be repeated after a crash.
+/// The transition of `event`. Steps are idempotent, so that each can be repeated after a crash.
 pub fn next(state: &State, event: &Event) -> Result<State, Illegal> {
     match (state.clone(), event) {
         (State::Steady { signing }, Event::Begin { next }) => Ok(State::Announced { signing, next: next.clone() }),
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// All that clients shall trust, the signing one first.
+    /// All trusted authorities, the signing one first.
     pub fn trusted(&self) -> Vec<&KeyId> {
         match self {
             State::Steady { signing } => vec![signing],
@@ -85,12 +85,12 @@ impl State {
         }
     }
 
-    /// The step to come: the flag for it, what it does, and what must be true before.
+    /// The next step: its flag, its effect, and its precondition.
     pub fn next_step(&self) -> NextStep {
         match self {
             State::Steady { .. } => NextStep {
                 flag: "--begin",
-                does: "makes a new CA and adds it to the trust bundle; the present one keeps signing",
+                does: "creates a new CA and adds it to the trust bundle; the present one keeps signing",
                 before: "nothing: a rotation can begin at any time",
             },
             State::Announced { .. } => NextStep {
@@ -101,7 +101,7 @@ impl State {
             },
             State::Switched { .. } => NextStep {
                 flag: "--finish",
-                does: "takes the old CA out of the trust bundle and destroys its key",
+                does: "removes the old CA from the trust bundle and destroys its key",
                 before: "every SuperLink serves a leaf of the new CA (trellis pki issue --renew)",
             },
         }
@@ -135,7 +135,7 @@ mod tests {
         KeyId::of(name.as_bytes())
     }
 
-    /// Every state, every event. `None` is refused.
+    /// Every state, every event. `None` is illegal.
     #[test]
     fn table() {
         let (a, b) = (id("a"), id("b"));
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Whoever trusts the bundle of a state trusts every leaf of that state and of its neighbours.
+    /// Clients with the bundle of a state trust every leaf of that state and of its neighbours.
     #[test]
     fn neighbours_trust_each_other() {
         let mut state = State::Steady { signing: id("a") };

@@ -1,4 +1,4 @@
-//! The certificate in use, exchanged while connections go on: a connection keeps the one it began with.
+//! The certificate in use, which can be exchanged: open connections keep the old one.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
-/// Largest first, so that showing finds the largest unit that fits. A year is 365 days.
+/// Largest first, so that printing finds the largest unit that fits. A year has 365 days.
 const UNITS: [(char, i64); 6] = [('y', 365 * DAY), ('w', 7 * DAY), ('d', DAY), ('h', HOUR), ('m', 60), ('s', 1)];
 /// Beyond it the calendar of certificates ends.
-const LONGEST_S: i64 = 1000 * 365 * DAY;
+const MAX_S: i64 = 1000 * 365 * DAY;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -42,11 +42,11 @@ impl Span {
             return None;
         }
         let seconds = number.parse::<i64>().ok()?.checked_mul(*unit_s)?;
-        (seconds <= LONGEST_S).then_some(Span { seconds })
+        (seconds <= MAX_S).then_some(Span { seconds })
     }
 }
 
-/// Exact where one unit is enough.
+/// Exact if one unit is enough.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match UNITS.iter().find(|(_, unit)| self.seconds != 0 && self.seconds % unit == 0) {

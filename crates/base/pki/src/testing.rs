@@ -30,13 +30,13 @@ pub struct Made {
     pub key: String,
 }
 
-/// An operator's authority, made without the code under test.
+/// An authority that was created without the code under test.
 pub struct TestCa {
     pub made: Made,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// In memory where there is such a place: hundreds of deaths with their flushes would take half a minute on a disk.
+/// On tmpfs if there is one: hundreds of crashes with fsync would take half a minute on a disk.
 pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
@@ -146,7 +146,7 @@ pub fn server(resolver: Arc<dyn ResolvesServerCert>) -> ServerConnection {
     ServerConnection::new(Arc::new(config)).expect("a server")
 }
 
-/// Carries bytes both ways until neither has more to say, or one refuses.
+/// Copies bytes in both directions until both ends are silent, or one refuses.
 pub fn converse(client: &mut ClientConnection, server: &mut ServerConnection) -> Result<(), rustls::Error> {
     while client.wants_write() || server.wants_write() {
         let mut bytes = Vec::new();

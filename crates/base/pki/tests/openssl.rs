@@ -1,5 +1,4 @@
-//! A second opinion: what we make is verified by OpenSSL, and what OpenSSL makes is accepted by us. The strict mode of
-//! OpenSSL is what Python 3.13 and later verify with.
+//! OpenSSL verifies our certificates, and we accept those of OpenSSL. Python 3.13 and later use the strict mode of OpenSSL.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,11 +8,11 @@ use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use trellis_diagnostic::{Diagnostic, Severity};
 use trellis_pki::authority::{Authority, CA_VALIDITY, LEAF_VALIDITY, Order, Step};
-use trellis_pki::problem::Severity;
-use trellis_pki::{Certificate, Checked, Endpoint, Files, Problem, check, pem};
+use trellis_pki::{Certificate, Checked, Endpoint, Files, check, pem};
 
-/// Whether there is an OpenSSL; says loudly what is not tested without it.
+/// Whether openssl is installed; prints which tests are skipped without it.
 fn openssl_is_here(what: &str) -> bool {
     let here = Command::new("openssl").arg("version").output().is_ok_and(|output| output.status.success());
     if !here {
@@ -123,7 +122,7 @@ fn openssl_agrees_at_every_step_of_a_rotation() {
     }
 }
 
-/// Certificates as an operator makes them with openssl.
+/// Certificates as an operator creates them with openssl.
 struct Operator {
     home: TempDir,
 }
@@ -155,7 +154,7 @@ impl Operator {
         Files { certificate: tls.join("server.pem"), key: tls.join("server.key"), ca: tls.join("ca.crt") }
     }
 
-    fn check(&self) -> Result<Checked, Vec<Problem>> {
+    fn check(&self) -> Result<Checked, Vec<Diagnostic>> {
         check(&self.files(), &endpoints(&["link.example.org", "10.0.0.7"]), None, now())
     }
 }
@@ -206,7 +205,7 @@ fn operator_mistakes_are_told() {
 
     operator.run("x509 -in tls/ca.crt -outform der -out der");
     fs::rename(operator.home.path().join("der"), operator.files().ca).expect("renamed");
-    assert_eq!(told()[0], "it is DER, and PEM is wanted");
+    assert_eq!(told()[0], "it is DER, not PEM");
 
     // A request signed without extensions, as many recipes do it.
     let operator = Operator::new("genrsa -out FILE 2048");
@@ -217,11 +216,11 @@ fn operator_mistakes_are_told() {
     let told: Vec<_> = problems.iter().map(|problem| problem.what.as_str()).collect();
     assert!(told[0].starts_with("it names no host (subjectAltName)"), "{told:?}");
 
-    // The key of the CA forgotten beside the rest.
+    // The key of the CA is in the same directory.
     let operator = Operator::new("genrsa -out FILE 2048");
     operator.run("genrsa -out tls/server.key 2048");
     operator.sign();
     fs::copy(operator.home.path().join("ca.secret"), operator.home.path().join("tls/root.key")).expect("copied");
     let problems = operator.check().map(|_| ()).expect_err("a mistake");
-    assert!(problems[0].what.contains("the key of the authority O=Operator, CN=Root lies here"), "{problems:?}");
+    assert!(problems[0].what.contains("the key of the authority O=Operator, CN=Root is here"), "{problems:?}");
 }

@@ -8,7 +8,7 @@ mod events;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use trellis_client::{Asking, Patience, Reply, Rest, Target};
+use trellis_client::{Asking, Reply, Rest, Target, Timeouts};
 
 pub use self::error::CallError;
 pub use self::events::Events;
@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 /// YAML, which JSON is a part of.
 const YAML: &str = "application/yaml";
 /// Pages of one list: 10 million entries. A server that never comes to an end is broken.
-const MOST_PAGES: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 /// How much of a strange answer is worth telling.
 const QUOTED_CHARS: usize = 120;
 
@@ -52,11 +52,11 @@ pub enum Expected {
 
 impl Client {
     pub fn new(target: Target) -> Client {
-        Client::patient(target, Patience::default())
+        Client::with_timeouts(target, Timeouts::default())
     }
 
-    pub fn patient(target: Target, patience: Patience) -> Client {
-        Client { rest: Rest::new(target, patience) }
+    pub fn with_timeouts(target: Target, timeouts: Timeouts) -> Client {
+        Client { rest: Rest::new(target, timeouts) }
     }
 
     pub fn target(&self) -> &Target {
@@ -242,7 +242,7 @@ impl Client {
     /// All pages of a list.
     async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, CallError> {
         let (mut items, mut cursor) = (Vec::new(), String::new());
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let page: Page<T> = self.get(&format!("{path}?limit={MAX_PAGE}{cursor}")).await?;
             items.extend(page.items);
             match page.next {
@@ -275,7 +275,7 @@ impl Client {
         let Body { kind, text } = body.unwrap_or(Body { kind: JSON, text: String::new() });
         let whole = format!("{BASE}{path}");
         let asking = Asking { method, path: &whole, kind, accept: JSON, body: text.into(), headers };
-        let mut waits = self.rest.patience().retries.iter();
+        let mut waits = self.rest.timeouts().retries.iter();
         loop {
             let reply = self.rest.ask(&asking).await?;
             if (200..300).contains(&reply.status) {

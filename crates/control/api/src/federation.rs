@@ -125,7 +125,7 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
     pub draining: bool,
-    /// The document, or a user, keeps it from new work.
+    /// Drained by the document or a user.
     #[serde(default)]
     pub drained: bool,
     /// It joined from elsewhere: no pool has it, and its site is what it says of its place.

@@ -1,12 +1,13 @@
-//! The REST API of the control plane as data: what is asked and what is answered, in JSON, for the server, the command line
-//! and everybody else. The page has the same shapes from the OpenAPI document.
+//! The REST API of the control plane as data: requests and responses in JSON, for the server and its callers. The web page
+//! has the same types from the OpenAPI document. [`Client`] calls a server, [`Home`] finds the server of this machine.
 //!
-//! Ids of runs and nodes are text, since 64 bits do not fit a JSON number. Times are seconds since 1970, unless a name ends
-//! with `_ms`. How a call travels is known in [`Client`] alone.
+//! Ids of runs and nodes are strings, since JSON numbers do not hold 64 bits. Times are seconds since 1970, unless a name
+//! ends with `_ms`.
 
 mod client;
 mod event;
 mod federation;
+mod home;
 mod list;
 mod plan;
 mod problem;
@@ -18,6 +19,7 @@ pub use event::Event;
 pub use federation::{
     Connection, FederationDetail, FederationSummary, Node, NodeChange, NodeCounts, PastFederation, Pool, State,
 };
+pub use home::{Home, Lock, Serving};
 pub use list::{MAX_PAGE, Page, USUAL_PAGE};
 pub use plan::{PlanReport, PlannedAction, SiteTemplate};
 pub use problem::{Detail, PROBLEM_JSON, Problem};

@@ -1,4 +1,4 @@
-//! What a driver is asked to do, and what comes of it.
+//! Actions that drivers apply, and their outcomes.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::resource::{Desired, Generation, ResourceId};
 
-/// The place of an action among all that were ever decided for a federation. A driver that has carried out a later one
-/// for a resource refuses the earlier, whoever sends it and however long it was under way.
+/// The position of an action in the sequence of all actions of a federation. A driver that applied a later action to a resource
+/// refuses earlier ones, whichever controller sends them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Order {
-    /// Of the controller's lease: who holds a later one owns the federation.
+    /// The fence of the controller's lease. The controller with the highest fence owns the federation.
     pub fence: u64,
     pub serial: u64,
 }
@@ -21,31 +21,32 @@ pub struct Action {
     pub verb: Verb,
 }
 
-/// Each may be repeated: who finds it done answers so.
+/// All actions are idempotent: repeating a completed action returns [`Outcome::Done`].
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)]
 pub enum Verb {
-    /// Make it. There is none.
+    /// Creates a resource that does not exist.
     Create(Desired),
-    /// Make it another generation. Keeps what must outlive a change, like the coordinator's state and a node's key.
+    /// Replaces a resource by another generation. Keeps its persistent data, such as the coordinator's state and a node's key.
     Replace(Desired),
-    /// Start it again as it is. `instance` is the one that was seen: where another runs already, it is done.
+    /// Restarts the observed `instance`. Done if another instance runs already.
     Restart { id: ResourceId, generation: Generation, instance: u64 },
-    /// Let it finish what it works on, and take nothing new.
+    /// Lets a node finish its work and take no new work.
     Drain { id: ResourceId },
-    /// Take it away, and what belongs to it alone.
+    /// Deletes a resource and everything that only it uses.
     Delete { id: ResourceId },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is so.
+    /// The action is complete.
     Done,
-    /// It will be so; observation tells when.
+    /// The action is in progress; an observation shows when it is complete.
     Started,
-    /// It was not begun. `retry`: it may be asked again as it is (no room just now); without, only a change helps.
+    /// The action was not started. `retry`: the same action may succeed later, for example when there is capacity; otherwise the
+    /// document or the site must change.
     Refused { why: String, retry: bool },
-    /// It went wrong, and perhaps half of it is done.
+    /// The action failed, and may be partly applied.
     Failed { why: String },
 }
 
@@ -73,7 +74,7 @@ impl Verb {
         }
     }
 
-    /// `None`: whichever generation is there.
+    /// `None`: the action applies to any generation.
     pub fn generation(&self) -> Option<Generation> {
         match self {
             Verb::Create(desired) | Verb::Replace(desired) => Some(desired.generation),

@@ -1,4 +1,4 @@
-//! The clock port: what time it is, waiting, and being woken. In simulations time is virtual and nobody sleeps.
+//! The clock port: the time, timers, and wake-ups. In simulations time is virtual.
 
 use crate::Millis;
 use crate::driver::Call;
@@ -8,7 +8,7 @@ pub trait Clock: Send + Sync {
 
     fn sleep_until(&self, at_ms: Millis) -> Call<'_, ()>;
 
-    /// Ends when there is a reason to look at once: another document, a process that ended. Signals are not lost: one
-    /// that came while nobody waited ends the next wait.
+    /// Resolves when a reconcile is due at once, for example after a change of the document or the end of a process. A wake-up
+    /// without a waiter ends the next wait.
     fn woken(&self) -> Call<'_, ()>;
 }

@@ -5,8 +5,8 @@
 //! clock, with [`PATIENCE_MS`] as the end of a test that hangs.
 
 mod driver;
+pub mod specs;
 mod store;
-pub mod wishes;
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::Millis;
 use crate::action::{Action, Order, Outcome, Verb};
 use crate::clock::Clock;
 use crate::driver::{Call, Driver};
-use crate::observed::{Observation, Phase, Sighting};
+use crate::observed::{Observation, Phase, Presence};
 use crate::resource::{Desired, Part, ResourceId};
 
 pub use driver::driver_cases;
@@ -69,40 +69,40 @@ impl Subject {
         assert!(matches!(outcome, Outcome::Done | Outcome::Started), "{text}: {outcome:?}");
     }
 
-    pub(self) async fn see(&self, id: &ResourceId) -> Sighting {
+    pub(self) async fn see(&self, id: &ResourceId) -> Presence {
         match self.driver.observe(&id.federation, &id.site).await {
             Observation::Unreachable { why } => panic!("site {} cannot be reached: {why}", id.site),
-            Observation::Seen(seen) => match seen.resources.get(id) {
-                Some(sighting) => sighting.clone(),
-                None if seen.complete => Sighting::Absent,
-                None => Sighting::Unknown { why: "the observation is not complete".to_owned() },
+            Observation::Reached(seen) => match seen.resources.get(id) {
+                Some(presence) => presence.clone(),
+                None if seen.complete => Presence::Absent,
+                None => Presence::Unknown { why: "the observation is not complete".to_owned() },
             },
         }
     }
 
     /// Looks until it is so.
-    pub(self) async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Sighting) -> bool) -> Sighting {
+    pub(self) async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Presence) -> bool) -> Presence {
         let end_ms = self.clock.now_ms() + PATIENCE_MS;
         loop {
-            let sighting = self.see(id).await;
-            if is_so(&sighting) {
-                return sighting;
+            let presence = self.see(id).await;
+            if is_so(&presence) {
+                return presence;
             }
-            assert!(self.clock.now_ms() < end_ms, "{id} does not become {what}: {sighting:?}");
+            assert!(self.clock.now_ms() < end_ms, "{id} does not become {what}: {presence:?}");
             self.clock.sleep_until(self.clock.now_ms() + LOOK_MS).await;
         }
     }
 
-    pub(self) async fn until_ready(&self, desired: &Desired) -> Sighting {
-        let is_ready = |sighting: &Sighting| {
-            let phase = sighting.facts().map(|facts| &facts.phase);
-            assert!(!matches!(phase, Some(Phase::Failed { .. })), "{}: {sighting:?}", desired.id);
-            phase == Some(&Phase::Ready) && sighting.generation() == Some(desired.generation)
+    pub(self) async fn until_ready(&self, desired: &Desired) -> Presence {
+        let is_ready = |presence: &Presence| {
+            let phase = presence.facts().map(|facts| &facts.phase);
+            assert!(!matches!(phase, Some(Phase::Failed { .. })), "{}: {presence:?}", desired.id);
+            phase == Some(&Phase::Ready) && presence.generation() == Some(desired.generation)
         };
         self.until(&desired.id, "ready", is_ready).await
     }
 
     pub(self) async fn until_absent(&self, id: &ResourceId) {
-        self.until(id, "absent", |sighting| *sighting == Sighting::Absent).await;
+        self.until(id, "absent", |presence| *presence == Presence::Absent).await;
     }
 }

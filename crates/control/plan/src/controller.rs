@@ -1,58 +1,61 @@
-//! Observe, plan, apply, again: the loop that keeps one federation as its document says.
+//! Reconciles one federation: observes its sites, plans, and applies the plan.
 //!
-//! It remembers nothing between passes: what must be remembered is in the store before anything is done, so a
-//! controller that ends anywhere is followed by another as if nothing had happened. It decides nothing: [`crate::plan`]
-//! does. It knows no runtime: dropping the future of [`Controller::run`] stops it at once.
+//! A controller keeps no state between reconciles. What the next reconcile must know is stored before an action is applied, so that
+//! another controller can continue at any point. Decisions are made by [`crate::plan()`]. The controller uses no async runtime:
+//! dropping the future of [`Controller::run`] stops it at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream;
+use trellis_reconcile::{self as reconcile, Backoff, End, Next, Reconciler};
 use trellis_spec::{Federation, Name};
 
 use crate::Millis;
 use crate::action::{Action, Outcome};
 use crate::clock::Clock;
-use crate::driver::{Driver, Rendering};
+use crate::driver::{Call, Driver, Rendering};
 use crate::fleet::Fleet;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::observed::{Observation, Observed};
-use crate::planner::{Planned, Wanted, blueprints, plan};
+use crate::planner::{DesiredState, Planned, blueprints, millis, plan};
 use crate::resource::Desired;
-use crate::store::{Kept, Lease, Store, StoreError};
+use crate::store::{Lease, Store, StoreError, Stored};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who this is: another name for each process.
+    /// The name of this lease holder. Each process has its own.
     pub holder: String,
     /// The version of our own program.
     pub program: String,
     pub seed: u64,
-    /// A lease that is not extended so long is another's to take. More than twice the patience, or little gets done.
+    /// A lease that is not extended for this long can be taken by another controller. Must be more than twice the timeout, or
+    /// most actions are postponed.
     pub lease_ms: Millis,
-    /// It looks at least so often.
+    /// Maximum delay between two reconciles.
     pub interval_ms: Millis,
-    /// After something was done it looks again so soon.
+    /// Delay after a reconcile that started actions.
     pub settle_ms: Millis,
-    /// While something starts, stops or finishes its work it looks so often.
-    pub watch_ms: Millis,
-    /// A driver that has not answered after this long is not waited for.
-    pub patience_ms: Millis,
-    /// Actions under way at once.
-    pub most_at_once: usize,
-    pub heard: Heard,
+    /// Delay while a part starts, stops or drains.
+    pub poll_ms: Millis,
+    /// Timeout of each call to a driver.
+    pub timeout_ms: Millis,
+    pub max_concurrent_actions: usize,
+    pub run_metrics: RunMetrics,
 }
 
-/// What was heard of the runs by others than drivers. A driver that knows better is believed.
+/// Metrics of the active runs that are not from a driver. Values that a driver reports take precedence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// How long the last round took, the longest of the runs at work.
+pub struct RunMetrics {
+    /// Duration of the last round; of several runs, the longest.
     pub round_ms: Option<Millis>,
-    /// How many nodes they wait for.
-    pub waits_for: Option<u32>,
+    /// How many nodes the runs wait for.
+    pub required_nodes: Option<u32>,
 }
 
 impl Default for Settings {
@@ -64,33 +67,42 @@ impl Default for Settings {
             lease_ms: 90_000,
             interval_ms: 15_000,
             settle_ms: 200,
-            watch_ms: 1_000,
-            patience_ms: 30_000,
-            most_at_once: 16,
-            heard: Heard::default(),
+            poll_ms: 1_000,
+            timeout_ms: 30_000,
+            max_concurrent_actions: 16,
+            run_metrics: RunMetrics::default(),
         }
     }
 }
 
-/// What came of one look.
+/// Result of one reconcile.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Pass {
-    /// What was decided, and what became of each action.
+pub enum Reconciled {
+    /// The plan, and the outcome of each of its actions.
     Acted { planned: Box<Planned>, outcomes: Vec<Outcome> },
-    /// Another controller acts.
-    Stood { until_ms: Millis },
-    /// The store does not work; nothing was done.
+    /// Another controller holds the lease.
+    Standby { until_ms: Millis },
+    /// The store failed; no action was applied.
     Failed { why: String },
 }
 
-/// What would be done.
+/// The process that runs a controller.
+pub trait Host: Send {
+    /// Updates the drivers and settings of the controller before a reconcile. `Break` ends the loop.
+    fn prepare<'a>(&'a mut self, controller: &'a mut Controller) -> Call<'a, ControlFlow<()>>;
+
+    /// Receives the result of a reconcile. `Break` ends the loop: the federation was deleted.
+    fn report<'a>(&'a mut self, result: &'a Reconciled) -> Call<'a, ControlFlow<()>>;
+}
+
+/// A plan that is not applied, and the observation that it is based on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
     pub planned: Planned,
     pub observed: Observed,
 }
 
-/// Stands for the coordinator in what is shown before it was ever seen.
+/// Placeholder for the address of a coordinator that was never observed.
 const UNSEEN_COORDINATOR: &str = "address-of-the-coordinator";
 const USUAL_FLEET_PORT: u16 = 9092;
 
@@ -98,38 +110,41 @@ pub struct Controller {
     pub drivers: BTreeMap<Name, Arc<dyn Driver>>,
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
-    /// `None`: the SuperLink is not asked for its nodes, and told nothing about them.
+    /// `None`: the controller does not exchange nodes with the SuperLink.
     pub fleet: Option<Arc<dyn Fleet>>,
     pub settings: Settings,
 }
 
 impl Controller {
-    /// Keeps the federation until nothing of it is left, and it was to go. `told` hears of each pass.
-    pub async fn run(&self, mut told: impl FnMut(&Pass)) {
-        loop {
-            let pass = self.pass().await;
-            told(&pass);
-            if matches!(&pass, Pass::Acted { planned, .. } if planned.status.gone) {
-                return;
+    /// Runs the reconcile loop until the host ends it or `stop` resolves. If stopped, releases the lease, so that the next
+    /// controller need not wait for its end.
+    pub async fn run(&mut self, host: &mut dyn Host, stop: impl Future<Output = ()> + Send) -> Result<(), StoreError> {
+        let clock = Arc::clone(&self.clock);
+        let sleep = |delay| clock.sleep_until(clock.now_ms().saturating_add(millis(delay)));
+        let interval = Duration::from_millis(self.settings.interval_ms);
+        let mut hosted = Hosted { controller: self, host };
+        match reconcile::run(&mut hosted, Backoff::new(interval, interval), sleep, stop).await {
+            End::Done => Ok(()),
+            End::Stopped => self.release_lease().await,
+        }
+    }
+
+    /// Observes, plans and applies once.
+    pub async fn reconcile(&self) -> Reconciled {
+        match self.try_reconcile().await {
+            Ok(result) => result,
+            Err(StoreError::Held { until_ms }) => Reconciled::Standby { until_ms },
+            Err(StoreError::Lost { .. }) => {
+                Reconciled::Standby { until_ms: self.clock.now_ms() + self.settings.interval_ms }
             }
-            select(self.clock.sleep_until(self.next_look_ms(&pass)), self.clock.woken()).await;
+            Err(error @ StoreError::Broken(_)) => Reconciled::Failed { why: error.to_string() },
         }
     }
 
-    /// Looks once, and does what is to be done.
-    pub async fn pass(&self) -> Pass {
-        match self.try_pass().await {
-            Ok(pass) => pass,
-            Err(StoreError::Held { until_ms }) => Pass::Stood { until_ms },
-            Err(StoreError::Lost { .. }) => Pass::Stood { until_ms: self.clock.now_ms() + self.settings.interval_ms },
-            Err(error @ StoreError::Broken(_)) => Pass::Failed { why: error.to_string() },
-        }
-    }
-
-    /// What it would decide for another document, or the same. Nothing is done, and nothing is kept.
-    pub async fn preview(&self, wanted: &Wanted, ledger: &Ledger) -> Preview {
-        let observed = self.observe(wanted, ledger.applied.keys().map(|id| &id.site)).await;
-        let planned = plan(wanted, &observed, &self.inventory(), ledger, self.clock.now_ms(), self.settings.seed);
+    /// Plans for the stored document or another one. Applies and stores nothing.
+    pub async fn preview(&self, desired: &DesiredState, ledger: &Ledger) -> Preview {
+        let observed = self.observe(desired, ledger.applied.keys().map(|id| &id.site)).await;
+        let planned = plan(desired, &observed, &self.inventory(), ledger, self.clock.now_ms(), self.settings.seed);
         Preview { planned, observed }
     }
 
@@ -152,16 +167,16 @@ impl Controller {
         renderings
     }
 
-    /// Drivers hear what is wanted before anything is asked of them. One whose site has nothing hears that too.
-    fn tell_drivers(&self, federation: &Name, wanted: &[Desired]) {
-        let mut of_sites = by_site(wanted);
+    /// Passes the desired state to the drivers before any action. A driver whose site has none receives an empty list.
+    fn set_desired(&self, federation: &Name, desired: &[Desired]) {
+        let mut of_sites = by_site(desired);
         for (site, driver) in &self.drivers {
-            driver.hear(federation, site, &of_sites.remove(site).unwrap_or_default());
+            driver.set_desired(federation, site, &of_sites.remove(site).unwrap_or_default());
         }
     }
 
-    /// Lets the next controller begin without waiting for the end of this one's lease.
-    pub async fn hand_over(&self) -> Result<(), StoreError> {
+    /// Lets the next controller start without waiting for the lease to end.
+    pub async fn release_lease(&self) -> Result<(), StoreError> {
         let lease = self.lease().await?;
         self.store.release(&lease).await
     }
@@ -171,19 +186,19 @@ impl Controller {
         self.store.lease(&settings.holder, self.clock.now_ms(), settings.lease_ms).await
     }
 
-    async fn try_pass(&self) -> Result<Pass, StoreError> {
+    async fn try_reconcile(&self) -> Result<Reconciled, StoreError> {
         self.lease().await?;
-        let Kept { wanted, ledger } = self.store.read().await?;
-        let observed = self.observe(&wanted, ledger.applied.keys().map(|id| &id.site)).await;
+        let Stored { desired, ledger } = self.store.read().await?;
+        let observed = self.observe(&desired, ledger.applied.keys().map(|id| &id.site)).await;
         let inventory = self.inventory();
-        let planned = plan(&wanted, &observed, &inventory, &ledger, self.clock.now_ms(), self.settings.seed);
-        // Looking may have taken long: what follows must not outlast the lease.
+        let planned = plan(&desired, &observed, &inventory, &ledger, self.clock.now_ms(), self.settings.seed);
+        // Observing may have taken long, and the actions must not outlast the lease.
         let lease = self.lease().await?;
         self.store.save(&lease, &planned.ledger, &planned.status).await?;
-        if let Wanted::Federation(federation) = &wanted {
-            self.tell_drivers(&federation.name, &planned.blueprints);
+        if let DesiredState::Federation(federation) = &desired {
+            self.set_desired(&federation.name, &planned.blueprints);
         }
-        // Before the actions: a node that is about to have another numbering must not be selected any more.
+        // Before the actions: a node that is about to be renumbered must no longer be selected.
         if let (Some(fleet), Some(selection)) = (&self.fleet, &planned.selection) {
             self.wait_for(fleet.select(selection)).await;
         }
@@ -195,7 +210,7 @@ impl Controller {
         if ledger != planned.ledger {
             self.store.save(&lease, &ledger, &planned.status).await?;
         }
-        Ok(Pass::Acted { planned: Box::new(planned), outcomes })
+        Ok(Reconciled::Acted { planned: Box::new(planned), outcomes })
     }
 
     pub fn inventory(&self) -> Inventory {
@@ -203,36 +218,36 @@ impl Controller {
         Inventory { program: self.settings.program.clone(), capabilities: capabilities.collect() }
     }
 
-    /// All sites at once: those of the document, and those where something may be left.
-    async fn observe(&self, wanted: &Wanted, remembered: impl Iterator<Item = &Name>) -> Observed {
+    /// Observes all sites concurrently: those of the document, and those where parts may be left.
+    async fn observe(&self, desired: &DesiredState, remembered: impl Iterator<Item = &Name>) -> Observed {
         let mut sites: BTreeSet<Name> = remembered.cloned().collect();
-        let federation = match wanted {
-            Wanted::Federation(federation) => {
+        let federation = match desired {
+            DesiredState::Federation(federation) => {
                 sites.extend(federation.sites.iter().map(|site| site.name.clone()));
                 &federation.name
             }
-            Wanted::Gone(name) => {
+            DesiredState::Deleted(name) => {
                 sites.extend(self.drivers.keys().cloned());
                 name
             }
         };
-        let look = |site: Name| async move {
+        let observe = |site: Name| async move {
             let observation = self.observe_site(federation, &site).await;
             (site, observation)
         };
-        let looks = stream::iter(sites).map(look).buffer_unordered(self.settings.most_at_once);
+        let observations = stream::iter(sites).map(observe).buffer_unordered(self.settings.max_concurrent_actions);
         let link = self.fleet.as_ref().and_then(|fleet| fleet.nodes());
-        Observed { sites: looks.collect().await, link }
+        Observed { sites: observations.collect().await, link }
     }
 
     async fn observe_site(&self, federation: &Name, site: &Name) -> Observation {
         let Some(driver) = self.drivers.get(site) else {
-            let why = "no driver is configured for it".to_owned();
+            let why = "no driver is configured for this site".to_owned();
             return Observation::Unreachable { why };
         };
         match self.wait_for(driver.observe(federation, site)).await {
             Some(mut observation) => {
-                observation.take_in(self.settings.heard);
+                observation.add_run_metrics(self.settings.run_metrics);
                 observation
             }
             None => Observation::Unreachable { why: self.no_answer() },
@@ -245,17 +260,17 @@ impl Controller {
             action.order.fence = lease.fence;
             async move { (index, self.apply(&action, lease).await) }
         };
-        let under_way =
-            stream::iter(actions.iter().enumerate()).map(apply).buffer_unordered(self.settings.most_at_once);
-        let mut outcomes: Vec<(usize, Outcome)> = under_way.collect().await;
+        let running =
+            stream::iter(actions.iter().enumerate()).map(apply).buffer_unordered(self.settings.max_concurrent_actions);
+        let mut outcomes: Vec<(usize, Outcome)> = running.collect().await;
         outcomes.sort_by_key(|(index, _)| *index);
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
     async fn apply(&self, action: &Action, lease: &Lease) -> Outcome {
-        // An action that would outlast the lease is left for the next pass, which extends it first.
-        if self.clock.now_ms() + self.settings.patience_ms >= lease.until_ms {
-            return Outcome::Refused { why: "the lease would end before it is done".to_owned(), retry: true };
+        // An action that could outlast the lease is left for the next reconcile, which extends the lease first.
+        if self.clock.now_ms() + self.settings.timeout_ms >= lease.until_ms {
+            return Outcome::Refused { why: "the lease would end before the action is done".to_owned(), retry: true };
         }
         let site = &action.id().site;
         let Some(driver) = self.drivers.get(site) else {
@@ -266,40 +281,64 @@ impl Controller {
     }
 
     fn no_answer(&self) -> String {
-        format!("no answer after {} s", self.settings.patience_ms / 1000)
+        format!("no answer after {} s", self.settings.timeout_ms / 1000)
     }
 
-    /// `None`: it took too long.
+    /// Returns `None` after the timeout.
     async fn wait_for<T>(&self, call: impl Future<Output = T> + Unpin) -> Option<T> {
-        let limit = self.clock.sleep_until(self.clock.now_ms() + self.settings.patience_ms);
+        let limit = self.clock.sleep_until(self.clock.now_ms() + self.settings.timeout_ms);
         match select(call, limit).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right(((), _)) => None,
         }
     }
 
-    /// When the pass after this one is due, unless something wakes it before.
-    pub fn next_look_ms(&self, pass: &Pass) -> Millis {
+    /// When the next reconcile is due, unless the controller is woken before.
+    fn next(&self, result: &Reconciled) -> Next {
+        let settings = &self.settings;
         let now_ms = self.clock.now_ms();
-        let latest_ms = now_ms + self.settings.interval_ms;
-        match pass {
-            Pass::Acted { planned, .. } => {
+        let latest_ms = now_ms + settings.interval_ms;
+        let due_ms = match result {
+            Reconciled::Acted { planned, .. } => {
                 let latest_ms = match planned {
-                    planned if !planned.actions.is_empty() => now_ms + self.settings.settle_ms,
-                    planned if planned.status.is_in_motion() => latest_ms.min(now_ms + self.settings.watch_ms),
+                    planned if !planned.actions.is_empty() => now_ms + settings.settle_ms,
+                    planned if planned.status.is_in_motion() => latest_ms.min(now_ms + settings.poll_ms),
                     _ => latest_ms,
                 };
                 planned.wake_ms.map_or(latest_ms, |at_ms| at_ms.clamp(now_ms, latest_ms))
             }
-            Pass::Stood { until_ms } => (*until_ms).clamp(now_ms, latest_ms),
-            Pass::Failed { .. } => latest_ms,
-        }
+            Reconciled::Standby { until_ms } => (*until_ms).clamp(now_ms, latest_ms),
+            Reconciled::Failed { .. } => return Next::Retry,
+        };
+        Next::After(Duration::from_millis(due_ms - now_ms))
     }
 }
 
-fn by_site(wanted: &[Desired]) -> BTreeMap<&Name, Vec<&Desired>> {
+struct Hosted<'a> {
+    controller: &'a mut Controller,
+    host: &'a mut dyn Host,
+}
+
+impl Reconciler for Hosted<'_> {
+    async fn reconcile(&mut self) -> Next {
+        if self.host.prepare(self.controller).await.is_break() {
+            return Next::Done;
+        }
+        let result = self.controller.reconcile().await;
+        match self.host.report(&result).await {
+            ControlFlow::Continue(()) => self.controller.next(&result),
+            ControlFlow::Break(()) => Next::Done,
+        }
+    }
+
+    async fn woken(&mut self) {
+        self.controller.clock.woken().await;
+    }
+}
+
+fn by_site(all: &[Desired]) -> BTreeMap<&Name, Vec<&Desired>> {
     let mut of_sites: BTreeMap<&Name, Vec<&Desired>> = BTreeMap::new();
-    for desired in wanted {
+    for desired in all {
         of_sites.entry(&desired.id.site).or_default().push(desired);
     }
     of_sites

@@ -1,4 +1,4 @@
-//! The fleet port: the SuperLink of a federation, as far as the planner is concerned with its nodes.
+//! The fleet port: the nodes that the SuperLink of a federation knows.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use crate::observed::LinkNode;
 use crate::planner::Selection;
 
 pub trait Fleet: Send + Sync {
-    /// All nodes that the SuperLink has, as last heard; `None`: it has not said.
+    /// All nodes of the SuperLink at the last observation; `None` if there was none.
     fn nodes(&self) -> Option<Arc<[LinkNode]>>;
 
-    /// Tells the SuperLink which nodes runs may select. May be repeated; what was not heard is told again at the next pass.
+    /// Sets which nodes runs may select. Idempotent; a failed call is repeated by the next reconcile.
     fn select<'a>(&'a self, selection: &'a Selection) -> Call<'a, ()>;
 }

@@ -1,4 +1,4 @@
-//! What there is to work with: the program, and what the drivers can do.
+//! What is available to the planner: the version of the program, and the capabilities of the drivers.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use trellis_spec::Name;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// The version of our own program: what new processes and default images will run.
+    /// The version of our own program, which new processes and default images run.
     pub program: String,
-    /// Of the driver of each site.
+    /// By site.
     pub capabilities: BTreeMap<Name, Capabilities>,
 }
 
-/// What a driver can do beyond making, replacing and deleting.
+/// What a driver supports beyond create, replace and delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// It can tell a node to take no new work.
+    /// Draining nodes.
     pub drain: bool,
-    /// It can hold processes to limits of CPU and memory.
+    /// Limits of CPU and memory.
     pub limits: bool,
-    /// It can give GPUs.
+    /// GPUs.
     pub gpu: bool,
-    /// It runs images; without, it starts the program of its own machine.
+    /// Images; without, the driver starts the program of its own machine.
     pub images: bool,
 }
 
@@ -30,7 +30,7 @@ impl Capabilities {
 }
 
 impl Inventory {
-    /// A site without a driver can do nothing, which is told elsewhere; here it is not in the way.
+    /// A site without a driver counts as capable of everything: the missing driver is reported elsewhere.
     pub fn of(&self, site: &Name) -> Capabilities {
         self.capabilities.get(site).copied().unwrap_or(Capabilities::ALL)
     }

@@ -1,4 +1,4 @@
-//! What must be remembered between plans, and cannot be seen: the controller owns it and stores it before it acts.
+//! State that a plan needs from earlier plans and that cannot be observed. The controller stores it before it applies actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,33 +16,33 @@ pub const LEDGER_VERSION: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
     pub version: u32,
-    /// Of the last action that was decided.
+    /// Of the last planned action.
     pub serial: u64,
     pub shards: ShardTable,
-    /// What was asked to exist, and was not seen to be gone since.
+    /// Resources that were created and not observed to be absent since.
     pub applied: BTreeMap<ResourceId, Applied>,
     pub pools: BTreeMap<Name, PoolMemory>,
-    /// Shards whose node is away because of us, and since when.
+    /// Shards whose node is unavailable because of an action, and since when.
     pub taken: BTreeMap<u32, Millis>,
-    /// What was asked to finish its work, and since when it may.
+    /// Resources that were asked to finish their work, and since when.
     pub drains: BTreeMap<ResourceId, Millis>,
-    pub tries: BTreeMap<ResourceId, Tries>,
-    /// Where the coordinator was last seen to serve nodes.
+    pub tries: BTreeMap<ResourceId, Attempts>,
+    /// The last observed address of the coordinator for nodes.
     pub coordinator_address: Option<String>,
-    /// GPUs that each site was last seen to have.
+    /// The last observed number of GPUs of each site.
     pub gpus: BTreeMap<Name, u32>,
-    /// Of the last document: a federation that goes has none any more.
+    /// From the last document, for the time after the document is deleted.
     pub drain_timeout_ms: Millis,
-    /// Of each site's gateway: its number in the tunnel.
+    /// The number of each site's gateway in the tunnel.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gateways: BTreeMap<Name, u32>,
-    /// By the id that the SuperLink gave it.
+    /// By SuperLink id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub joined: BTreeMap<String, JoinedNode>,
-    /// Ids that the SuperLink gave to nodes of pools, and still has.
+    /// SuperLink ids of nodes of pools that the SuperLink still lists.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub made: BTreeSet<String>,
-    /// The number of shards of the nodes that runs select.
+    /// The number of shards of the nodes that runs may select.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected_total: Option<u32>,
 }
@@ -51,43 +51,43 @@ pub struct Ledger {
 pub struct Applied {
     pub generation: Option<Generation>,
     pub since_ms: Millis,
-    /// A node: the shards that it may be running with. Two while nobody knows whether it has changed.
+    /// Nodes: the shards that the node may be running with; several while the outcome of a change is unknown.
     pub shards: BTreeSet<u32>,
-    /// A node: the numbers of shards that it may be running with.
+    /// Nodes: the numbers of shards that the node may be running with.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub totals: BTreeSet<u32>,
 }
 
-/// A node that no pool has: it joined the SuperLink from elsewhere.
+/// A node that belongs to no pool: it joined the SuperLink by itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinedNode {
     pub shard: Option<u32>,
-    /// It works with the shard that it is assigned.
+    /// The node uses the shard that the SuperLink assigns.
     pub asks_for_shard: bool,
 }
 
-/// How many nodes a pool has by its scaling policy.
+/// State of the scaling policy of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolMemory {
     pub count: u32,
     pub changed_ms: Millis,
-    /// Since when nothing of it was at work.
+    /// Since when no node of the pool is busy.
     pub idle_since_ms: Option<Millis>,
 }
 
-/// The last thing that was asked for a resource.
+/// The last action for a resource, and how often it was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tries {
+pub struct Attempts {
     pub verb: String,
     pub generation: Option<Generation>,
-    /// How often something was asked since it was last well.
+    /// Attempts since the resource was last healthy.
     pub count: u32,
     pub last_ms: Millis,
-    /// The driver said what became of it. Without, it may still happen.
+    /// The driver returned an outcome. Without one, the action may still take effect.
     pub answered: bool,
-    /// What the driver said against it.
+    /// The reason of the failure.
     pub why: Option<String>,
-    /// It is of no use to ask the same again.
+    /// Retrying the same action is useless.
     pub never: bool,
 }
 
@@ -114,7 +114,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Reads what [`Ledger::to_json`] wrote.
+    /// Parses the output of [`Ledger::to_json`].
     pub fn from_json(text: &str) -> Result<Ledger, String> {
         #[derive(Deserialize)]
         struct Version {
@@ -122,7 +122,7 @@ impl Ledger {
         }
         let Version { version } = serde_json::from_str(text).map_err(|error| format!("not a ledger: {error}"))?;
         if version != LEDGER_VERSION {
-            return Err(format!("a ledger of version {version}, and this program reads version {LEDGER_VERSION}"));
+            return Err(format!("the ledger has version {version}, and this program reads version {LEDGER_VERSION}"));
         }
         serde_json::from_str(text).map_err(|error| format!("a damaged ledger: {error}"))
     }
@@ -131,7 +131,7 @@ impl Ledger {
         serde_json::to_string(self).expect("a ledger has only text keys, so it always has a JSON form")
     }
 
-    /// Notes what became of an action.
+    /// Records the outcome of an action.
     pub fn record(&mut self, action: &Action, outcome: &Outcome) {
         let Some(tries) = self.tries.get_mut(action.id()).filter(|tries| tries.verb == action.verb.word()) else {
             return;
@@ -146,14 +146,14 @@ impl Ledger {
         tries.never = never;
     }
 
-    /// Forgets what may be at a site that will never be reached again. For users who know better than any observation.
+    /// Forgets the resources of a site that no longer exists. Only a user can know that.
     pub fn forget_site(&mut self, site: &Name) {
         self.applied.retain(|id, _| id.site != *site);
         self.drains.retain(|id, _| id.site != *site);
         self.tries.retain(|id, _| id.site != *site);
     }
 
-    /// Notes that `verb` is asked at `now_ms`.
+    /// Records that an action is applied at `now_ms`.
     pub(crate) fn asked(&mut self, verb: &Verb, now_ms: Millis) {
         let id = verb.id().clone();
         let generation = verb.generation();
@@ -168,26 +168,26 @@ impl Ledger {
         let count = self.tries.get(&id).filter(|tries| tries.goes_on_with(verb)).map_or(0, |tries| tries.count);
         let count = count.saturating_add(1);
         let verb = verb.word().to_owned();
-        let tries = Tries { verb, generation, count, last_ms: now_ms, answered: false, why: None, never: false };
+        let tries = Attempts { verb, generation, count, last_ms: now_ms, answered: false, why: None, never: false };
         self.tries.insert(id, tries);
     }
 
-    /// Whether a shard may be another's, whatever the table says: one that is to be renumbered still has its old one.
+    /// Whether another node may run with a shard, whatever the table says: a node that waits for its upgrade still has its old one.
     pub(crate) fn may_be_used_by_another(&self, shard: u32, node: &NodeKey) -> bool {
         let is_other = |id: &ResourceId| id.node_key() != Some(node);
         self.applied.iter().any(|(id, applied)| applied.shards.contains(&shard) && is_other(id))
             || self.joined.values().any(|joined| joined.shard == Some(shard))
     }
 
-    /// Something was asked of which nobody knows whether it will still happen.
+    /// Whether an action without an outcome may still take effect.
     pub(crate) fn is_unsettled(&self, id: &ResourceId, now_ms: Millis) -> bool {
-        let unsettled = |tries: &Tries| !tries.answered && now_ms < tries.last_ms + crate::planner::UNSETTLED_MS;
+        let unsettled = |tries: &Attempts| !tries.answered && now_ms < tries.last_ms + crate::planner::UNSETTLED_MS;
         self.tries.get(id).is_some_and(unsettled)
     }
 }
 
-impl Tries {
-    /// Asking `verb` is one more attempt at the same thing. To let something finish is no attempt at what comes after.
+impl Attempts {
+    /// Whether `verb` is a further attempt at the same goal. A drain is no attempt at the action that follows it.
     fn goes_on_with(&self, verb: &Verb) -> bool {
         let either_is_of_any = self.generation.is_none() || verb.generation().is_none();
         match self.verb == verb.word() {

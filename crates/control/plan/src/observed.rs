@@ -1,4 +1,4 @@
-//! What was seen. Three values, not two: what could not be seen is neither there nor gone.
+//! Observed state. A resource has three states, not two: one that cannot be observed is neither present nor absent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use trellis_spec::Name;
 
 use crate::Millis;
-use crate::controller::Heard;
+use crate::controller::RunMetrics;
 use crate::resource::{Generation, Part, ResourceId};
 
-/// One resource, as it was seen.
+/// Observed state of one resource.
 #[derive(Debug, Clone, PartialEq)]
-// Nearly all are there: a box would be one more step to each.
+// Nearly all resources are present: a box would only add an indirection.
 #[allow(clippy::large_enum_variant)]
-pub enum Sighting {
+pub enum Presence {
     Absent,
     Unknown {
         why: String,
     },
     Present {
-        /// `None`: somebody else made it, or its mark is lost.
+        /// `None` if it was created by another program, or lost its mark.
         generation: Option<Generation>,
         facts: Facts,
     },
@@ -29,30 +29,30 @@ pub enum Sighting {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     pub phase: Phase,
-    /// A node: in a round. The coordinator: with a run at work. `None`: nobody could say.
+    /// Nodes: training in a round. Coordinator: has an active run. `None`: unknown.
     pub busy: Option<bool>,
-    /// It takes no new work.
+    /// Takes no new work.
     pub draining: bool,
     pub version: Option<String>,
     pub addresses: Addresses,
-    /// The coordinator: how many runs are at work.
+    /// Coordinator: number of active runs.
     pub runs: Option<u32>,
-    /// The coordinator: how long the last round took of the runs that are at work, the longest of them.
+    /// Coordinator: duration of the last round of the active runs; of several runs, the longest.
     pub round_ms: Option<Millis>,
-    /// The coordinator: how many nodes its runs wait for, the most of them; `None`: none waits, or nobody could say.
-    pub waits_for: Option<u32>,
-    /// A node: the shard that it was started with.
+    /// Coordinator: how many nodes its runs wait for; of several runs, the most. `None`: no run waits, or unknown.
+    pub required_nodes: Option<u32>,
+    /// Nodes: the shard that the node was started with.
     pub shard: Option<u32>,
-    /// A node: the number of shards that it was started with.
+    /// Nodes: the number of shards that the node was started with.
     pub shards: Option<u32>,
-    /// A node: what the SuperLink calls it.
+    /// Nodes: the id in the SuperLink.
     pub node_id: Option<String>,
-    /// Since when it is in this phase.
+    /// Start of this phase.
     pub since_ms: Millis,
-    /// Another number for each time that it was started.
+    /// A different number for each start.
     pub instance: u64,
-    /// What it waits for while it starts, in its own words; `None`: it does not say.
-    pub hindrance: Option<String>,
+    /// While it starts: what it waits for, as text; `None`: unknown.
+    pub waiting_for: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum Phase {
     Stopping,
 }
 
-/// Host and port of each interface that the coordinator offers.
+/// Host and port of each interface of the coordinator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Addresses {
@@ -73,41 +73,41 @@ pub struct Addresses {
     pub http: Option<String>,
 }
 
-/// One site, as it was seen.
+/// Observation of one site.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observation {
     Unreachable { why: String },
-    Seen(Seen),
+    Reached(ObservedSite),
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Seen {
-    pub resources: BTreeMap<ResourceId, Sighting>,
-    /// `false`: what is not listed may exist all the same.
+pub struct ObservedSite {
+    pub resources: BTreeMap<ResourceId, Presence>,
+    /// `false`: resources that are not listed may exist.
     pub complete: bool,
-    pub offer: Offer,
-    /// Pools whose size the site itself decides, and what it decided.
+    pub capacity: Capacity,
+    /// Current sizes of the pools that the site scales itself.
     pub sizes: BTreeMap<Name, u32>,
 }
 
-/// What a site has to give. `None`: it does not say.
+/// Capacity of a site. `None`: unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Offer {
-    /// Nodes that still find room.
-    pub room: Option<u32>,
-    /// GPUs that there are, free or not.
+pub struct Capacity {
+    /// How many more nodes fit.
+    pub free_nodes: Option<u32>,
+    /// Number of GPUs, free or used.
     pub gpus: Option<u32>,
 }
 
-/// All sites that matter to a federation, and its SuperLink.
+/// Observation of all sites of a federation, and of its SuperLink.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     pub sites: BTreeMap<Name, Observation>,
-    /// Nodes that the SuperLink has, wherever they are; `None`: it did not say.
+    /// All nodes of the SuperLink, of pools or not; `None`: unknown.
     pub link: Option<Arc<[LinkNode]>>,
 }
 
-/// A node as the SuperLink knows it.
+/// A node in the SuperLink.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LinkNode {
     pub id: String,
@@ -115,91 +115,91 @@ pub struct LinkNode {
     pub name: String,
     pub location: String,
     pub is_online: bool,
-    /// It takes no new work.
+    /// Takes no new work.
     pub draining: bool,
-    /// A user keeps it from new work.
+    /// A user drained it.
     pub drained: bool,
-    /// It works with the shard that it is assigned.
+    /// The node uses the shard that the SuperLink assigns.
     pub asks_for_shard: bool,
     pub version: Option<String>,
-    /// Since when it is online, or away.
+    /// Since when it is online or offline.
     pub since_ms: Option<Millis>,
 }
 
 impl Observed {
-    pub fn sighting(&self, id: &ResourceId) -> Sighting {
+    pub fn presence(&self, id: &ResourceId) -> Presence {
         match self.sites.get(&id.site) {
-            None => Sighting::Unknown { why: format!("nobody looked at site {}", id.site) },
+            None => Presence::Unknown { why: format!("site {} was not observed", id.site) },
             Some(Observation::Unreachable { why }) => {
-                Sighting::Unknown { why: format!("site {} cannot be reached: {why}", id.site) }
+                Presence::Unknown { why: format!("site {} cannot be reached: {why}", id.site) }
             }
-            Some(Observation::Seen(seen)) => match seen.resources.get(id) {
-                Some(sighting) => sighting.clone(),
-                None if seen.complete => Sighting::Absent,
-                None => Sighting::Unknown { why: format!("site {} told only a part of what it has", id.site) },
+            Some(Observation::Reached(site)) => match site.resources.get(id) {
+                Some(presence) => presence.clone(),
+                None if site.complete => Presence::Absent,
+                None => Presence::Unknown { why: format!("the observation of site {} is incomplete", id.site) },
             },
         }
     }
 
-    /// How many nodes a site decided that a pool has.
+    /// The size of a pool that its site scales.
     pub fn size(&self, site: &Name, pool: &Name) -> Option<u32> {
         match self.sites.get(site) {
-            Some(Observation::Seen(seen)) => seen.sizes.get(pool).copied(),
+            Some(Observation::Reached(reached)) => reached.sizes.get(pool).copied(),
             _ => None,
         }
     }
 
-    pub fn offer(&self, site: &Name) -> Offer {
+    pub fn capacity(&self, site: &Name) -> Capacity {
         match self.sites.get(site) {
-            Some(Observation::Seen(seen)) => seen.offer,
-            _ => Offer::default(),
+            Some(Observation::Reached(reached)) => reached.capacity,
+            _ => Capacity::default(),
         }
     }
 
-    /// Everything that is listed anywhere.
+    /// All resources that any site lists.
     pub fn listed(&self) -> impl Iterator<Item = &ResourceId> {
-        let seen = self.sites.values().filter_map(|observation| match observation {
-            Observation::Seen(seen) => Some(seen),
+        let reached = self.sites.values().filter_map(|observation| match observation {
+            Observation::Reached(site) => Some(site),
             Observation::Unreachable { .. } => None,
         });
-        seen.flat_map(|seen| seen.resources.keys())
+        reached.flat_map(|site| site.resources.keys())
     }
 }
 
 impl Observation {
-    /// Adds what was heard of the runs where the driver could not say.
-    pub(crate) fn take_in(&mut self, heard: Heard) {
-        let Observation::Seen(seen) = self else { return };
-        for (id, sighting) in &mut seen.resources {
-            if let Sighting::Present { facts, .. } = sighting
+    /// Fills in metrics of the runs that the driver does not report.
+    pub(crate) fn add_run_metrics(&mut self, run_metrics: RunMetrics) {
+        let Observation::Reached(site) = self else { return };
+        for (id, presence) in &mut site.resources {
+            if let Presence::Present { facts, .. } = presence
                 && id.part == Part::Coordinator
             {
-                facts.round_ms = facts.round_ms.or(heard.round_ms);
-                facts.waits_for = facts.waits_for.or(heard.waits_for);
+                facts.round_ms = facts.round_ms.or(run_metrics.round_ms);
+                facts.required_nodes = facts.required_nodes.or(run_metrics.required_nodes);
             }
         }
     }
 }
 
 impl Facts {
-    /// It works, and takes work.
+    /// Whether it is ready and takes new work.
     pub fn serves(&self) -> bool {
         self.phase == Phase::Ready && !self.draining
     }
 }
 
-impl Sighting {
+impl Presence {
     pub fn facts(&self) -> Option<&Facts> {
         match self {
-            Sighting::Present { facts, .. } => Some(facts),
-            Sighting::Absent | Sighting::Unknown { .. } => None,
+            Presence::Present { facts, .. } => Some(facts),
+            Presence::Absent | Presence::Unknown { .. } => None,
         }
     }
 
     pub fn generation(&self) -> Option<Generation> {
         match self {
-            Sighting::Present { generation, .. } => *generation,
-            Sighting::Absent | Sighting::Unknown { .. } => None,
+            Presence::Present { generation, .. } => *generation,
+            Presence::Absent | Presence::Unknown { .. } => None,
         }
     }
 

@@ -1,5 +1,5 @@
-//! Who may still give orders: the latest fence of a federation, and the last orders for resources that are gone. Every driver
-//! keeps them where it keeps its own, on disk before an action is begun.
+//! Which orders a driver still accepts: the latest fence of a federation, and the last orders for deleted resources. Every driver
+//! stores them durably before it starts an action.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::resource::ResourceId;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
     pub fence: u64,
-    /// Of this fence: earlier ones are refused whatever they are about.
+    /// Orders of this fence. Orders of earlier fences are always refused.
     pub gone: BTreeMap<ResourceId, Order>,
 }
 
 impl Orders {
-    /// Another controller owns the federation from now on.
+    /// Sets a later fence: another controller owns the federation. Returns whether the fence is later.
     pub fn advance(&mut self, fence: u64) -> bool {
         let later = fence > self.fence;
         if later {
@@ -25,7 +25,7 @@ impl Orders {
         later
     }
 
-    /// A later controller has given orders already.
+    /// Refuses an order of an earlier fence.
     pub fn taken_over(&self, order: &Order) -> Option<Outcome> {
         let why = || "another controller has taken over".to_owned();
         (order.fence < self.fence).then(|| Outcome::Refused { why: why(), retry: false })
@@ -33,9 +33,9 @@ impl Orders {
 }
 
 impl Order {
-    /// A later one was carried out already.
+    /// Refuses this order if a later one was applied.
     pub fn too_late(&self, latest: &Order) -> Option<Outcome> {
-        let why = || "a later order was carried out already".to_owned();
+        let why = || "a later order was applied already".to_owned();
         (self < latest).then(|| Outcome::Refused { why: why(), retry: true })
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_fence_forgets_what_is_gone_and_refuses_the_earlier() {
+    fn a_later_fence_forgets_deleted_resources_and_refuses_earlier_fences() {
         let id = ResourceId::try_from("f/s/coordinator".to_owned()).expect("an id");
         let order = |fence, serial| Order { fence, serial };
         let mut orders = Orders { fence: 2, gone: BTreeMap::from([(id, order(2, 7))]) };

@@ -1,25 +1,25 @@
-//! What to do next, decided: a pure function from what is wanted, seen and remembered to actions and reasons.
+//! The planner: a pure function from desired state, observed state and ledger to actions and a report.
 //!
-//! The planner is a row of steps. Each looks at the view (`view.rs`), may note something in the ledger, and returns what it
-//! would do and why it does not do the rest. Actions of one plan do not depend on each other: what must come later is
-//! in a later plan, when the earlier thing was seen to be there. Nothing that could not be seen is made or deleted.
+//! The planner is a sequence of steps. Each step reads the view (`view.rs`), may update the ledger, and returns actions, and reasons
+//! for what it does not do. Actions of one plan are independent: an action that depends on another is in a later plan, after the
+//! result of the first was observed. Resources that cannot be observed are neither created nor deleted.
 
 mod blueprint;
 mod coordinator;
-mod crowd;
+mod creation;
 mod drain;
+mod existing;
+mod grouped;
 mod joined;
-mod leaving;
 mod links;
-mod missing;
 mod numbering;
-mod pace;
+mod removal;
 mod repair;
+mod retry;
 mod scaling;
 mod selection;
-mod sight;
 mod skew;
-mod tell;
+mod status;
 mod upgrade;
 mod view;
 
@@ -37,42 +37,42 @@ use crate::report::{Weight, Why};
 use crate::resource::{Desired, ResourceId};
 use crate::status::Status;
 
-pub(crate) use pace::UNSETTLED_MS;
+pub(crate) use retry::{UNSETTLED_MS, millis};
 
-/// What a federation is to be.
+/// The desired state of a federation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Wanted {
+pub enum DesiredState {
     Federation(Arc<Federation>),
-    /// Nothing of it is to be left.
-    Gone(Name),
+    /// Delete everything.
+    Deleted(Name),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
-    /// May be carried out all at once.
+    /// Independent of each other.
     pub actions: Vec<Action>,
-    /// What is not done, and why; the gravest first.
+    /// What is not done and why, by severity.
     pub report: Vec<Why>,
     pub status: Status,
-    /// To be stored before any action is carried out.
+    /// Must be stored before an action is applied.
     pub ledger: Ledger,
-    /// When time alone will change the plan.
+    /// When the plan changes without any other event.
     pub wake_ms: Option<Millis>,
-    /// All that is wanted, as far as it is known what it is to be.
+    /// The desired state of all parts for which it can be computed.
     pub blueprints: Vec<Desired>,
-    /// Which nodes runs may select, to be told to the SuperLink before any action is carried out; `None`: the SuperLink did not
-    /// say which nodes it has, or cannot be told.
+    /// Which nodes runs may select. Must reach the SuperLink before an action is applied. `None` if its nodes are unknown, or if it
+    /// has no such call.
     pub selection: Option<Selection>,
 }
 
-/// Nodes of one numbering of the data, and the shards of those that joined from elsewhere. By the ids of the SuperLink.
+/// Nodes of one numbering of the data, and the shards of nodes that joined by themselves. By SuperLink id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     pub total: u32,
-    /// `None`: there is none for the node.
+    /// `None`: no shard is left for the node.
     pub shards: BTreeMap<String, Option<u32>>,
     pub left_out: BTreeSet<String>,
-    /// While a new numbering rolls: no others than these, as a node that comes may have either. They are not among `left_out`.
+    /// During a renumbering: only these nodes, because a new node may have either numbering. Disjoint from `left_out`.
     pub only: Option<BTreeSet<String>>,
 }
 
@@ -82,7 +82,7 @@ impl Selection {
     }
 }
 
-/// What one step would do, and why it does not do more.
+/// Result of one step of the planner.
 #[derive(Debug, Default)]
 struct Step {
     verbs: Vec<Verb>,
@@ -90,22 +90,22 @@ struct Step {
     wake_ms: Option<Millis>,
 }
 
-/// Decides. `ledger` is the one of the plan before; `seed` spreads retries of many in time.
+/// Plans. `ledger` is from the previous plan; `seed` spreads the retries of different resources in time.
 pub fn plan(
-    wanted: &Wanted,
+    desired: &DesiredState,
     observed: &Observed,
     inventory: &Inventory,
     ledger: &Ledger,
     now_ms: Millis,
     seed: u64,
 ) -> Planned {
-    match wanted {
-        Wanted::Federation(federation) => keep(federation, observed, inventory, ledger, now_ms, seed),
-        Wanted::Gone(name) => remove(name, observed, inventory, ledger, now_ms, seed),
+    match desired {
+        DesiredState::Federation(federation) => plan_federation(federation, observed, inventory, ledger, now_ms, seed),
+        DesiredState::Deleted(name) => plan_deletion(name, observed, inventory, ledger, now_ms, seed),
     }
 }
 
-/// What each part is to be by a document, whether it is there or not, as far as that is known yet.
+/// The desired state of each part of a document for which it can be computed.
 pub fn blueprints(
     federation: &Federation,
     observed: &Observed,
@@ -114,16 +114,16 @@ pub fn blueprints(
     now_ms: Millis,
 ) -> BTreeMap<ResourceId, Desired> {
     let mut ledger = ledger.clone();
-    let known = sight::known(&federation.name, observed, &mut ledger, now_ms);
+    let known = existing::find(&federation.name, observed, &mut ledger, now_ms);
     let (counts, _) = scaling::counts(federation, observed, &known, &mut ledger, now_ms);
     joined::adopt(federation, observed, &known, &mut ledger);
     let (numbered, _) = numbering::number(federation, &counts, &known, &mut ledger);
     links::number_gateways(federation, &known, &mut ledger);
-    let (view, _) = view::draw(federation, inventory, observed, known, numbered, &ledger, now_ms);
+    let (view, _) = view::build(federation, inventory, observed, known, numbered, &ledger, now_ms);
     view.into_blueprints().into_iter().map(|desired| (desired.id.clone(), desired)).collect()
 }
 
-fn keep(
+fn plan_federation(
     federation: &Federation,
     observed: &Observed,
     inventory: &Inventory,
@@ -133,31 +133,31 @@ fn keep(
 ) -> Planned {
     let mut ledger = ledger.clone();
     let mut step = Step::default();
-    ledger.drain_timeout_ms = pace::millis(federation.upgrade.drain_timeout);
-    let known = sight::known(&federation.name, observed, &mut ledger, now_ms);
+    ledger.drain_timeout_ms = retry::millis(federation.upgrade.drain_timeout);
+    let known = existing::find(&federation.name, observed, &mut ledger, now_ms);
     let counts = step.then(scaling::counts(federation, observed, &known, &mut ledger, now_ms));
     joined::adopt(federation, observed, &known, &mut ledger);
     let numbered = step.then(numbering::number(federation, &counts, &known, &mut ledger));
     links::number_gateways(federation, &known, &mut ledger);
-    let view = step.then(view::draw(federation, inventory, observed, known, numbered, &ledger, now_ms));
-    sight::tidy(&view, &mut ledger);
+    let view = step.then(view::build(federation, inventory, observed, known, numbered, &ledger, now_ms));
+    existing::update_ledger(&view, &mut ledger);
 
     let sites = federation.sites.iter().map(|site| &site.name);
-    step.join(sight::tell(sites.chain(view.known.keys().map(|id| &id.site)), observed));
-    step.join(skew::tell(&view));
-    let gate = step.then(coordinator::attend(&view, &mut ledger));
-    step.join(leaving::part(&view, &gate, &mut ledger));
-    step.join(upgrade::renew(&view, &gate, &mut ledger));
-    step.join(repair::mend(&view, &gate, &mut ledger));
-    step.join(missing::make(&view, &gate));
+    step.join(existing::report_unreachable(sites.chain(view.known.keys().map(|id| &id.site)), observed));
+    step.join(skew::report(&view));
+    let gate = step.then(coordinator::reconcile(&view, &mut ledger));
+    step.join(removal::remove_undesired(&view, &gate, &mut ledger));
+    step.join(upgrade::upgrade(&view, &gate, &mut ledger));
+    step.join(repair::repair(&view, &gate, &mut ledger));
+    step.join(creation::create(&view, &gate));
 
-    let mut admitted = pace::admit(step, &mut ledger, now_ms, seed);
+    let mut admitted = retry::admit(step, &mut ledger, now_ms, seed);
     let selection = admitted.then(selection::select(&view, &mut ledger));
-    let status = tell::status(&view, &admitted, &ledger);
+    let status = status::of_federation(&view, &admitted, &ledger);
     Planned { selection, ..admitted.into_planned(status, ledger, view.into_blueprints()) }
 }
 
-fn remove(
+fn plan_deletion(
     name: &Name,
     observed: &Observed,
     inventory: &Inventory,
@@ -166,20 +166,20 @@ fn remove(
     seed: u64,
 ) -> Planned {
     let mut ledger = ledger.clone();
-    let known = sight::known(name, observed, &mut ledger, now_ms);
-    let mut step = leaving::part_all(&known, inventory, &mut ledger, now_ms);
-    step.join(sight::tell(known.keys().map(|id| &id.site), observed));
-    let admitted = pace::admit(step, &mut ledger, now_ms, seed);
-    let status = tell::status_of_removal(name, &known, observed, &admitted, now_ms);
+    let known = existing::find(name, observed, &mut ledger, now_ms);
+    let mut step = removal::remove_all(&known, inventory, &mut ledger, now_ms);
+    step.join(existing::report_unreachable(known.keys().map(|id| &id.site), observed));
+    let admitted = retry::admit(step, &mut ledger, now_ms, seed);
+    let status = status::of_deletion(name, &known, observed, &admitted, now_ms);
     admitted.into_planned(status, ledger, Vec::new())
 }
 
 impl Step {
-    fn ask(&mut self, verb: Verb) {
+    fn act(&mut self, verb: Verb) {
         self.verbs.push(verb);
     }
 
-    fn tell(&mut self, weight: Weight, about: impl Into<String>, text: impl Into<String>) {
+    fn report(&mut self, weight: Weight, about: impl Into<String>, text: impl Into<String>) {
         self.report.push(Why { weight, about: about.into(), text: text.into() });
     }
 
@@ -195,10 +195,10 @@ impl Step {
         }
     }
 
-    /// Joins a step that also found something out.
-    fn then<T>(&mut self, (found, other): (T, Step)) -> T {
+    /// Joins a step that also has a result.
+    fn then<T>(&mut self, (result, other): (T, Step)) -> T {
         self.join(other);
-        found
+        result
     }
 
     fn into_planned(mut self, status: Status, mut ledger: Ledger, blueprints: Vec<Desired>) -> Planned {

@@ -1,4 +1,4 @@
-//! Why things are not done: the answer to "why is nothing happening?".
+//! The report of a plan: why something was not done.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Why {
     pub weight: Weight,
-    /// Whom it concerns, as users know it: `federation`, `coordinator`, `clinic-3`, `pool clinic`, `site lab`.
+    /// The object, as users name it: `federation`, `coordinator`, `clinic-3`, `pool clinic`, `site lab`.
     pub about: String,
     pub text: String,
 }
@@ -15,11 +15,11 @@ pub struct Why {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
-    /// Somebody must do something, or it stays so.
+    /// Needs a user.
     Stuck,
-    /// Something else comes first, or time must pass.
+    /// Waits for another action or for time to pass.
     Waits,
-    /// Good to know.
+    /// Information.
     Note,
 }
 

@@ -1,6 +1,6 @@
-//! What can be made to exist: one coordinator, and nodes; their identities, and what is wanted of them.
+//! Resources: the coordinator and the nodes of a federation, their identities and their desired state.
 //!
-//! What they need besides (certificates, volumes, networks) is the driver's: it comes and goes with them.
+//! Drivers create and delete what a resource needs besides, such as certificates, volumes and networks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use trellis_spec::{
     ConfigValue, Containers, Endpoints, Framework, Gpu, Isolation, Name, Persistence, Resources, Runtime, SiteRule, Tls,
 };
 
-/// Who a node is, for ever: its place in its pool. Its machine may be replaced, its site may change.
+/// Permanent identity of a node: its index in its pool. Its machine and its site may change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct NodeKey {
@@ -26,7 +26,7 @@ pub enum Part {
     Node(NodeKey),
 }
 
-/// One thing at one site. As text: `federation/site/coordinator`, `federation/site/node/pool-3`.
+/// One resource at one site. As text: `federation/site/coordinator`, `federation/site/node/pool-3`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ResourceId {
@@ -35,12 +35,12 @@ pub struct ResourceId {
     pub part: Part,
 }
 
-/// A hash of everything that matters about a resource: another generation is another thing to run.
+/// Hash of a spec. If the hash changes, the resource must be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Generation(pub u64);
 
-/// What must be there.
+/// The desired state of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Desired {
     pub id: ResourceId,
@@ -50,17 +50,17 @@ pub struct Desired {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-// Few of them exist at a time, and boxes would be in every driver's way.
+// Few exist at a time, and a box would complicate every driver.
 #[allow(clippy::large_enum_variant)]
 pub enum Spec {
     Coordinator(CoordinatorSpec),
     Node(NodeSpec),
 }
 
-/// The tunnel of a site, as its gateway needs to know it; keys are the driver's.
+/// The tunnel of a site, for its gateway. The driver has the keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// In the tunnel, with the length of its prefix: `10.66.0.2/24`.
+    /// The gateway's address in the tunnel, with prefix length: `10.66.0.2/24`.
     pub address: String,
     pub listen_port: u16,
     pub mtu: u16,
@@ -70,20 +70,20 @@ pub struct Tunnel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelPeer {
     pub site: Name,
-    /// `None`: it calls us.
+    /// `None`: the peer connects.
     pub endpoint: Option<String>,
     pub allowed: Vec<String>,
     pub keepalive_s: Option<u16>,
 }
 
-/// Everything a driver needs to know to start the coordinator.
+/// Everything that a driver needs to start the coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoordinatorSpec {
     pub runtime: Runtime,
-    /// The version of our own program, where that is what runs.
+    /// The version of our own program, if the coordinator runs it.
     pub program: Option<String>,
     pub image: Option<String>,
-    /// Where the site's driver starts processes, or containers with a program of this machine.
+    /// How the driver of the site runs containers, if it runs processes or containers with a program of this machine.
     pub containers: Option<Containers>,
     pub endpoints: Endpoints,
     pub persistence: Persistence,
@@ -102,7 +102,7 @@ pub struct CoordinatorSpec {
     pub keepalive: Option<Keepalive>,
 }
 
-/// Everything a driver needs to know to start a SuperNode.
+/// Everything that a driver needs to start a SuperNode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
     pub runtime: Runtime,
@@ -113,16 +113,16 @@ pub struct NodeSpec {
     pub client_app: Option<String>,
     pub isolation: Isolation,
     pub resources: Resources,
-    /// Already decided: `None` also where a pool goes on without the GPU it asked for.
+    /// The assigned GPUs: `None` also if the pool falls back to the CPU.
     pub gpu: Option<Gpu>,
     pub shard: u32,
     pub shards: u32,
-    /// Without placeholders; `partition-id` and `num-partitions` are among it.
+    /// With all placeholders replaced; includes `partition-id` and `num-partitions`.
     pub node_config: BTreeMap<String, ConfigValue>,
     pub env: BTreeMap<String, String>,
     pub python: Option<PathBuf>,
     pub extra_args: Vec<String>,
-    /// Host and port of the coordinator, as they are reached from this site.
+    /// Host and port of the coordinator, as seen from this site.
     pub coordinator: String,
     pub tls: Tls,
     pub node_auth: bool,
@@ -132,13 +132,13 @@ pub struct NodeSpec {
     pub tunnel: Option<Tunnel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,
-    /// Where the site decides how many there are. Another rule is not another thing to run: drivers hear of it by
-    /// [`crate::Driver::hear`], and it is no part of the generation.
+    /// If the site scales the pool: its rules. Not part of the generation; drivers receive changes by
+    /// [`crate::Driver::set_desired`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<PoolRules>,
 }
 
-/// How a site decides how many nodes a pool has.
+/// Rules by which a site scales a pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PoolRules {
     pub min: u32,
@@ -179,8 +179,7 @@ impl Generation {
         };
         let text = serde_json::to_vec(without_rules.as_ref().unwrap_or(spec))
             .expect("a spec has only text keys, so it always has a JSON form");
-        let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        Generation(text.iter().fold(0xcbf2_9ce4_8422_2325, fold))
+        Generation(trellis_digest::fnv1a(&text))
     }
 }
 
@@ -202,7 +201,7 @@ impl ResourceId {
 }
 
 impl Part {
-    /// As users know it: `coordinator`, `pool-3`.
+    /// The name for users: `coordinator`, `pool-3`.
     pub fn name(&self) -> String {
         match self {
             Part::Coordinator => "coordinator".to_owned(),
@@ -254,10 +253,10 @@ impl TryFrom<String> for NodeKey {
     type Error = String;
 
     fn try_from(text: String) -> Result<NodeKey, String> {
-        // The last dash is the one before the index, whatever the pool is called.
+        // Pool names may contain dashes; the index follows the last one.
         let parts = text.rsplit_once('-').and_then(|(pool, index)| Some((Name::new(pool)?, index.parse().ok()?)));
         let key = parts.map(|(pool, index)| NodeKey { pool, index });
-        key.filter(|key| key.to_string() == text).ok_or_else(|| format!("`{text}` is not a node: want pool-number"))
+        key.filter(|key| key.to_string() == text).ok_or_else(|| format!("`{text}` is not a node: expected pool-number"))
     }
 }
 
@@ -265,7 +264,8 @@ impl TryFrom<String> for ResourceId {
     type Error = String;
 
     fn try_from(text: String) -> Result<ResourceId, String> {
-        let wrong = || format!("`{text}` is not a resource: want federation/site/coordinator or .../node/pool-number");
+        let wrong =
+            || format!("`{text}` is not a resource: expected federation/site/coordinator or .../node/pool-number");
         let parts: Vec<&str> = text.split('/').collect();
         let (federation, site, part) = match parts[..] {
             [federation, site, "coordinator"] => (federation, site, Part::Coordinator),
@@ -283,7 +283,7 @@ impl TryFrom<String> for Generation {
 
     fn try_from(text: String) -> Result<Generation, String> {
         let number = (text.len() == 16).then(|| u64::from_str_radix(&text, 16).ok()).flatten();
-        number.map(Generation).ok_or_else(|| format!("`{text}` is not a generation: want 16 hexadecimal digits"))
+        number.map(Generation).ok_or_else(|| format!("`{text}` is not a generation: expected 16 hexadecimal digits"))
     }
 }
 

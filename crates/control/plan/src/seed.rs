@@ -1,17 +1,17 @@
-//! Chance from a seed: the same seed, the same numbers, on every machine (splitmix64).
+//! Pseudo-random numbers (splitmix64): the same seed gives the same numbers on every machine.
 
 #[derive(Debug, Clone)]
-pub struct Chance(u64);
+pub struct Random(u64);
 
-impl Chance {
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed)
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
     }
 
-    /// A source for `text` alone: what happens to others does not change it.
-    pub fn of(seed: u64, text: &str) -> Chance {
+    /// A generator for `text` alone, independent of all others.
+    pub fn of(seed: u64, text: &str) -> Random {
         let fold = |hash: u64, byte: u8| (hash.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Chance(text.bytes().fold(seed, fold))
+        Random(text.bytes().fold(seed, fold))
     }
 
     pub fn number(&mut self) -> u64 {
@@ -21,12 +21,12 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// From `least` to `most`, both included.
-    pub fn between(&mut self, least: u64, most: u64) -> u64 {
-        least + self.number() % (most - least + 1)
+    /// From `min` to `max`, both included.
+    pub fn between(&mut self, min: u64, max: u64) -> u64 {
+        min + self.number() % (max - min + 1)
     }
 
-    /// True in so many cases of a thousand.
+    /// True in this many cases of a thousand.
     pub fn permille(&mut self, permille: u32) -> bool {
         self.number() % 1000 < u64::from(permille)
     }

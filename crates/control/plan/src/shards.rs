@@ -1,9 +1,9 @@
-//! Which node has which shard of the data: its `partition-id`, of `num-partitions`.
+//! The shard table: which node has which shard of the data (`partition-id` of `num-partitions`).
 //!
-//! A node keeps its number for its life, whatever happens to its machine. A number is free again when its node is gone
-//! from the document and from the world, and the lowest free one is given first. So, whatever was scaled before:
-//! every wanted node has one number, no two nodes have the same, all are below the number of shards; and when as many
-//! nodes are wanted as there are shards, every shard has its node: the table is complete.
+//! A node keeps its shard as long as it exists, whatever happens to its machine. A shard is free if its node is neither in the
+//! document nor observed; the lowest free shard is assigned first. So after any sequence of scalings: every desired node has one
+//! shard, no two nodes have the same one, and all are below the number of shards. If as many nodes are desired as there are shards,
+//! every shard has a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,9 @@ use crate::resource::NodeKey;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardTable {
     holders: BTreeMap<u32, NodeKey>,
-    /// The largest number of nodes that was ever wanted at once.
-    most: u32,
+    /// The largest number of nodes that was ever desired at once.
+    #[serde(rename = "most")]
+    max_nodes: u32,
 }
 
 impl ShardTable {
@@ -35,48 +36,48 @@ impl ShardTable {
         self.holders.iter().map(|(shard, holder)| (holder, *shard)).collect()
     }
 
-    /// How many shards there are: what the document says, or the largest number of nodes so far. It does not shrink by
-    /// itself: the data would be divided anew under nodes that are at work.
+    /// The number of shards: as in the document, or the largest number of nodes so far. It does not shrink by itself, as that would
+    /// repartition the data under busy nodes.
     pub fn total(&self, partitions: Option<u32>) -> u32 {
-        partitions.unwrap_or(self.most)
+        partitions.unwrap_or(self.max_nodes)
     }
 
-    /// Believes a node that was found with a shard, unless another has it.
+    /// Takes over the shard that a node was observed with, unless another node has it.
     pub fn adopt(&mut self, node: &NodeKey, shard: u32) {
-        // Looking a shard up is cheap, looking a node up is not: this is asked for every node, at every look.
+        // The lookup by shard comes first because it is cheap, and this runs for every node at every reconcile.
         if !self.holders.contains_key(&shard) && self.of(node).is_none() {
             self.holders.insert(shard, node.clone());
-            self.most = self.most.max(shard.saturating_add(1));
+            self.max_nodes = self.max_nodes.max(shard.saturating_add(1));
         }
     }
 
-    /// Frees the shards of nodes that are neither wanted nor perhaps still there.
+    /// Frees the shards of all other nodes.
     pub fn release_others(&mut self, keep: &BTreeSet<&NodeKey>) {
         self.holders.retain(|_, holder| keep.contains(holder));
     }
 
-    /// Makes room for this many nodes at once.
+    /// Extends the table to this many nodes.
     pub fn make_room(&mut self, nodes: usize) {
-        self.most = self.most.max(u32::try_from(nodes).unwrap_or(u32::MAX));
+        self.max_nodes = self.max_nodes.max(u32::try_from(nodes).unwrap_or(u32::MAX));
     }
 
-    /// Gives every wanted node a shard, though none that is `in_use` by another. Those who get none wait for one
-    /// that a leaving node still holds.
+    /// Assigns a shard that is not `in_use` by another node to every desired node. Returns the nodes without one: they wait for
+    /// shards of nodes that are being removed.
     pub fn assign<'a>(
         &mut self,
-        wanted: &[&'a NodeKey],
+        desired: &[&'a NodeKey],
         partitions: Option<u32>,
         in_use: impl Fn(u32, &NodeKey) -> bool,
     ) -> Vec<&'a NodeKey> {
-        self.make_room(wanted.len());
+        self.make_room(desired.len());
         let total = self.total(partitions);
-        let asked: BTreeSet<&NodeKey> = wanted.iter().copied().collect();
-        // The data is divided into fewer parts than before: their numbers are no more.
-        self.holders.retain(|shard, holder| *shard < total || !asked.contains(holder));
+        let nodes: BTreeSet<&NodeKey> = desired.iter().copied().collect();
+        // With fewer shards than before, the shards beyond are void.
+        self.holders.retain(|shard, holder| *shard < total || !nodes.contains(holder));
         let served: BTreeSet<NodeKey> = self.holders.values().cloned().collect();
         let mut free: BTreeSet<u32> = (0..total).filter(|shard| !self.holders.contains_key(shard)).collect();
         let mut waiting = Vec::new();
-        for node in wanted.iter().filter(|node| !served.contains(node)) {
+        for node in desired.iter().filter(|node| !served.contains(node)) {
             match free.iter().copied().find(|shard| !in_use(*shard, node)) {
                 Some(shard) => {
                     free.remove(&shard);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_partitions_renumber_those_beyond() {
+    fn fewer_partitions_renumber_the_nodes_beyond() {
         let mut table = ShardTable::default();
         let (a, b, c) = (key("a", 0), key("a", 1), key("a", 2));
         table.assign(&[&a, &b, &c], None, nobody);
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_found_with_a_shard_of_another_is_not_believed() {
+    fn an_observed_shard_of_another_node_is_ignored() {
         let mut table = ShardTable::default();
         table.adopt(&key("a", 0), 3);
         table.adopt(&key("a", 1), 3);

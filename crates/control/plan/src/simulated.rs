@@ -12,12 +12,12 @@ mod store;
 mod time;
 mod world;
 
-pub use crate::seed::Chance;
+pub use crate::seed::Random;
 pub use disruption::Disruptions;
 pub use driver::SimulatedDriver;
 pub use faults::Faults;
 pub use fleet::SimulatedFleet;
 pub use machine::Machine;
 pub use store::SimulatedStore;
-pub use time::{Stage, VirtualClock, block_on};
+pub use time::{Executor, VirtualClock, block_on};
 pub use world::{SiteState, Training, World};

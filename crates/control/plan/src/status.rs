@@ -1,4 +1,4 @@
-//! One status, from which the REST body, the Kubernetes status, the command's table and the page are made.
+//! The status of a federation. The REST body, the Kubernetes status, the table of the command and the page are made from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +10,28 @@ use crate::report::Why;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Status {
     pub federation: String,
-    /// Everything that is wanted works.
+    /// All desired parts are ready.
     pub ready: Condition,
-    /// Something is being done, or waits for something.
+    /// Actions are in progress or waiting.
     pub reconciling: Condition,
-    /// Somebody must do something, or it stays as it is.
+    /// Progress needs a user.
     pub stalled: Condition,
-    /// The federation was to go, and nothing of it is left.
+    /// The federation was deleted, and no part is left.
     pub gone: bool,
     pub coordinator: CoordinatorStatus,
     pub pools: Vec<PoolStatus>,
     pub sites: Vec<SiteStatus>,
     pub nodes: Vec<NodeStatus>,
-    /// Parts that the data is divided into.
+    /// Number of shards of the data.
     pub shards: u32,
-    /// Those that no node has.
+    /// Shards without a node.
     #[serde(default)]
     pub orphaned_shards: u32,
-    /// Nodes that are away because of us, and how many may be.
+    /// Nodes that are unavailable because of actions, and the limit.
     pub away: u32,
     pub max_unavailable: u32,
     pub at_ms: Millis,
-    /// The report: what was not done, and why.
+    /// The report of the plan.
     pub messages: Vec<Why>,
 }
 
@@ -39,7 +39,7 @@ pub struct Status {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Condition {
     pub met: bool,
-    /// One word, for programs.
+    /// A stable word for programs.
     pub reason: String,
     pub message: String,
 }
@@ -50,7 +50,7 @@ pub struct CoordinatorStatus {
     pub site: String,
     /// `absent`, `unknown`, `starting`, `ready`, `failed` or `stopping`.
     pub phase: String,
-    /// It is of the wanted generation.
+    /// It has the desired generation.
     pub updated: bool,
     pub version: Option<String>,
     pub addresses: Addresses,
@@ -76,7 +76,7 @@ pub struct SiteStatus {
     pub name: String,
     pub reachable: bool,
     pub why: Option<String>,
-    /// Nodes that are there, wanted or not.
+    /// Present nodes, desired or not.
     pub nodes: u32,
 }
 
@@ -88,41 +88,41 @@ pub struct NodeStatus {
     pub site: String,
     pub wanted: bool,
     pub shard: Option<u32>,
-    /// What the SuperLink calls it.
+    /// Its id in the SuperLink.
     pub id: Option<String>,
     pub phase: String,
     pub why: Option<String>,
     pub updated: bool,
     pub busy: Option<bool>,
     pub draining: bool,
-    /// The document, or a user, keeps it from new work.
+    /// Drained by the document or a user.
     #[serde(default)]
     pub drained: bool,
-    /// It joined the SuperLink from elsewhere: no pool has it.
+    /// It joined the SuperLink by itself and belongs to no pool.
     #[serde(default)]
     pub joined: bool,
     pub version: Option<String>,
     pub since_ms: Option<Millis>,
 }
 
-/// The message about shards without a node, with the advice.
+/// The message about shards without a node, with advice.
 pub(crate) fn orphaned(orphaned: u32, shards: u32) -> String {
     format!(
         "{orphaned} of {shards} shards have no node, so that no run trains on their data; \
-         `trellis scale POOL=COUNT --repartition` divides the data among the nodes that there are"
+         `trellis scale POOL=COUNT --repartition` divides the data among the present nodes"
     )
 }
 
 impl Status {
-    /// What users should know of shards without a node.
+    /// The message about shards without a node, if there are any.
     pub fn orphan_note(&self) -> Option<String> {
         (self.orphaned_shards > 0).then(|| orphaned(self.orphaned_shards, self.shards))
     }
 
-    /// Something starts, stops or finishes its work: another look will soon show something else.
+    /// Whether a part starts, stops or drains, so that the next observation will differ soon.
     pub fn is_in_motion(&self) -> bool {
         let passing = |phase: &str| matches!(phase, "starting" | "stopping");
-        // A drained node without work stays as it is.
+        // A drained node without work does not change.
         let finishes = |node: &NodeStatus| node.draining && node.busy != Some(false);
         passing(&self.coordinator.phase) || self.nodes.iter().any(|node| passing(&node.phase) || finishes(node))
     }

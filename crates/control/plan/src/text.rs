@@ -1,4 +1,4 @@
-//! A plan as people read it. What `trellis plan` prints is what `apply` would do.
+//! A plan as text, as `trellis plan` prints it.
 
 use std::fmt;
 
@@ -49,16 +49,19 @@ fn write_status(f: &mut fmt::Formatter<'_>, status: &Status) -> fmt::Result {
     let coordinator = &status.coordinator;
     if !coordinator.phase.is_empty() {
         let is_there = !matches!(&*coordinator.phase, "absent" | "unknown");
-        let old = if is_there && !coordinator.updated && !status.pools.is_empty() { ", not as wanted" } else { "" };
+        let old = if is_there && !coordinator.updated && !status.pools.is_empty() { ", not up to date" } else { "" };
         writeln!(f, "  coordinator at {}: {}{old}", coordinator.site, coordinator.phase)?;
     }
     for pool in &status.pools {
         let (name, site) = (&pool.name, &pool.site);
         let (wanted, present, ready, updated) = (pool.wanted, pool.present, pool.ready, pool.updated);
-        writeln!(f, "  pool {name} at {site}: {wanted} wanted, {present} there, {ready} ready, {updated} up to date")?;
+        writeln!(
+            f,
+            "  pool {name} at {site}: {wanted} desired, {present} present, {ready} ready, {updated} up to date"
+        )?;
     }
     for site in status.sites.iter().filter(|site| !site.reachable) {
-        writeln!(f, "  site {}: {}", site.name, site.why.as_deref().unwrap_or("not reachable"))?;
+        writeln!(f, "  site {}: {}", site.name, site.why.as_deref().unwrap_or("unreachable"))?;
     }
     Ok(())
 }

@@ -5,8 +5,10 @@ mod given;
 use std::sync::{Arc, Mutex};
 
 use trellis_plan::conformance::{StoreSubject, Subject, driver_cases, store_cases};
-use trellis_plan::simulated::{Chance, SimulatedDriver, SimulatedStore, VirtualClock, World, block_on};
-use trellis_plan::{Capabilities, Desired, Driver, Inventory, Observed, Part, ResourceId, Spec, Verb, Wanted, plan};
+use trellis_plan::simulated::{Random, SimulatedDriver, SimulatedStore, VirtualClock, World, block_on};
+use trellis_plan::{
+    Capabilities, Desired, DesiredState, Driver, Inventory, Observed, Part, ResourceId, Spec, Verb, plan,
+};
 
 const START_MS: u64 = 1_000_000;
 
@@ -27,7 +29,7 @@ fn desired(id: &ResourceId, variant: u32) -> Desired {
 /// The coordinator, and its nodes, as two plans in an empty world ask for them.
 fn wanted_of(federation: Arc<trellis_spec::Federation>) -> Vec<Desired> {
     let mut world = World::new(1, federation.sites.iter().map(|site| site.name.clone()));
-    let wanted = Wanted::Federation(Arc::clone(&federation));
+    let wanted = DesiredState::Federation(Arc::clone(&federation));
     let inventory = Inventory { program: "0.1.0".to_owned(), ..Inventory::default() };
     let mut ledger = trellis_plan::Ledger::default();
     let mut found = Vec::new();
@@ -70,8 +72,8 @@ fn store() {
         println!("{name}");
         // The store's own clock stands still: leases end by the time that callers give.
         let clock = VirtualClock::new(START_MS);
-        let world = Arc::new(Mutex::new(World::new(Chance::new(1).number(), [])));
-        let wanted = Wanted::Gone(given::name("demo"));
+        let world = Arc::new(Mutex::new(World::new(Random::new(1).number(), [])));
+        let wanted = DesiredState::Deleted(given::name("demo"));
         let store = Arc::new(SimulatedStore::new(wanted, world, Arc::clone(&clock)));
         block_on(&clock, case(&StoreSubject { store, now_ms: START_MS }));
     }

@@ -2,17 +2,15 @@
 
 mod given;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future::pending;
-use std::rc::Rc;
+use std::future::{Future, pending};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trellis_plan::simulated::{SimulatedDriver, SimulatedStore, Stage, VirtualClock, World, block_on};
+use trellis_plan::simulated::{Executor, SimulatedDriver, SimulatedStore, VirtualClock, World, block_on};
 use trellis_plan::{
-    Action, Call, Capabilities, Clock, Controller, Desired, Driver, Heard, Ledger, Observation, Outcome, Pass,
-    Rendering, Settings, Spec, Wanted,
+    Action, Call, Capabilities, Clock, Controller, Desired, DesiredState, Driver, Ledger, Observation, Outcome,
+    Reconciled, Rendering, RunMetrics, Settings, Spec,
 };
 use trellis_spec::{Federation, Name, Scaling, ScalingPolicy};
 
@@ -56,7 +54,7 @@ impl Driver for Listening {
         self.inner.apply(action)
     }
 
-    fn hear(&self, federation: &Name, site: &Name, wanted: &[&Desired]) {
+    fn set_desired(&self, federation: &Name, site: &Name, wanted: &[&Desired]) {
         let names: Vec<String> = wanted.iter().map(|desired| desired.id.part.name()).collect();
         self.heard.lock().expect("a list").push(format!("{federation} at {site}: {}", names.join(" ")));
     }
@@ -86,7 +84,7 @@ impl Bench {
         let clock = VirtualClock::new(START_MS);
         let lab = given::name("lab");
         let world = Arc::new(Mutex::new(World::new(3, [lab.clone()])));
-        let wanted = Wanted::Federation(Arc::new(federation.clone()));
+        let wanted = DesiredState::Federation(Arc::new(federation.clone()));
         let store = Arc::new(SimulatedStore::new(wanted, Arc::clone(&world), Arc::clone(&clock)));
         let driver = SimulatedDriver::new(Arc::clone(&world), Arc::clone(&clock), Capabilities::ALL);
         let drivers = BTreeMap::from([(lab, Arc::new(driver) as Arc<dyn Driver>)]);
@@ -105,7 +103,7 @@ impl Bench {
 
     fn want(&mut self, change: impl Fn(&mut Federation)) {
         change(&mut self.federation);
-        self.store.want(Wanted::Federation(Arc::new(self.federation.clone())));
+        self.store.set_desired(DesiredState::Federation(Arc::new(self.federation.clone())));
     }
 
     /// What is there, by name.
@@ -115,39 +113,59 @@ impl Bench {
     }
 }
 
-/// A controller that runs on the stage, and what it tells of its passes.
-fn run(stage: &mut Stage<'static>, controller: Controller) -> (u64, Rc<RefCell<Vec<Pass>>>) {
-    let passes = Rc::new(RefCell::new(Vec::new()));
-    let told = Rc::clone(&passes);
-    let task = stage.enter(async move { controller.run(|pass| told.borrow_mut().push(pass.clone())).await });
-    (task, passes)
+type Results = Arc<Mutex<Vec<Reconciled>>>;
+
+/// Spawns the reconcile loop of a controller. Returns the task and the results of its reconciles.
+fn run(executor: &mut Executor<'static>, controller: Controller) -> (u64, Results) {
+    run_until(executor, controller, pending())
+}
+
+fn run_until(
+    executor: &mut Executor<'static>,
+    mut controller: Controller,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> (u64, Results) {
+    let results = Results::default();
+    let recorded = Arc::clone(&results);
+    let mut host = given::FixedHost(move |result: &Reconciled| recorded.lock().expect("a list").push(result.clone()));
+    let task = executor.spawn(async move { controller.run(&mut host, stop).await.expect("the lease is released") });
+    (task, results)
 }
 
 #[test]
 fn one_acts_and_the_other_takes_over() {
     let bench = Bench::new();
-    let mut stage = Stage::new(Arc::clone(&bench.clock));
-    let (first, _) = run(&mut stage, bench.controller("first"));
-    stage.run_until(START_MS + 1_000);
-    let (_, second) = run(&mut stage, bench.controller("second"));
-    stage.run_until(START_MS + LONG_MS);
+    let mut executor = Executor::new(Arc::clone(&bench.clock));
+    let (first, _) = run(&mut executor, bench.controller("first"));
+    executor.run_until(START_MS + 1_000);
+    let (_, second) = run(&mut executor, bench.controller("second"));
+    executor.run_until(START_MS + LONG_MS);
     assert_eq!(bench.there(), ["coordinator", "clinic-0", "clinic-1"]);
-    assert!(second.borrow().iter().all(|pass| matches!(pass, Pass::Stood { .. })), "{:?}", second.borrow());
-    stage.crash(first);
-    stage.run_until(START_MS + 2 * LONG_MS + Settings::default().lease_ms);
-    assert!(matches!(second.borrow().last(), Some(Pass::Acted { planned, .. }) if planned.status.ready.met));
+    assert!(
+        second.lock().expect("a list").iter().all(|result| matches!(result, Reconciled::Standby { .. })),
+        "{second:?}"
+    );
+    executor.crash(first);
+    executor.run_until(START_MS + 2 * LONG_MS + Settings::default().lease_ms);
+    assert!(
+        matches!(second.lock().expect("a list").last(), Some(Reconciled::Acted { planned, .. }) if planned.status.ready.met)
+    );
 }
 
 #[test]
-fn who_hands_over_is_followed_at_once() {
+fn a_stopped_controller_releases_its_lease() {
     let bench = Bench::new();
-    let (first, second) = (bench.controller("first"), bench.controller("second"));
-    block_on(&bench.clock, async {
-        assert!(matches!(first.pass().await, Pass::Acted { .. }));
-        assert!(matches!(second.pass().await, Pass::Stood { .. }));
-        first.hand_over().await.expect("it holds the lease");
-        assert!(matches!(second.pass().await, Pass::Acted { .. }));
-    });
+    let mut executor = Executor::new(Arc::clone(&bench.clock));
+    let stop_ms = START_MS + 20_000;
+    let clock = Arc::clone(&bench.clock);
+    let stop = async move { clock.sleep_until(stop_ms).await };
+    let (first, results) = run_until(&mut executor, bench.controller("first"), stop);
+    executor.run_until(stop_ms);
+    assert!(matches!(results.lock().expect("a list").last(), Some(Reconciled::Acted { .. })));
+    let second = bench.controller("second");
+    executor.run_until(stop_ms + 1_000);
+    assert!(!executor.is_running(first));
+    assert!(matches!(block_on(&bench.clock, second.reconcile()), Reconciled::Acted { .. }));
 }
 
 #[test]
@@ -158,9 +176,9 @@ fn a_silent_site_does_not_hold_up_the_others() {
         federation.sites.push(given::site("edge"));
         federation.pools.push(given::pool("van", 1, 1));
     });
-    let mut stage = Stage::new(Arc::clone(&bench.clock));
-    run(&mut stage, bench.controller("only"));
-    stage.run_until(START_MS + 10 * LONG_MS);
+    let mut executor = Executor::new(Arc::clone(&bench.clock));
+    run(&mut executor, bench.controller("only"));
+    executor.run_until(START_MS + 10 * LONG_MS);
     assert_eq!(bench.there(), ["coordinator", "clinic-0", "clinic-1"]);
     let status = bench.store.status().expect("a status");
     let edge = status.sites.iter().find(|site| site.name == "edge").expect("the site");
@@ -171,7 +189,7 @@ fn a_silent_site_does_not_hold_up_the_others() {
 fn a_site_without_a_driver_is_told() {
     let mut bench = Bench::new();
     bench.want(|federation| federation.sites.push(given::site("edge")));
-    block_on(&bench.clock, bench.controller("only").pass());
+    block_on(&bench.clock, bench.controller("only").reconcile());
     let status = bench.store.status().expect("a status");
     assert!(status.stalled.message.contains("no driver is configured"), "{:?}", status.stalled);
 }
@@ -179,34 +197,34 @@ fn a_site_without_a_driver_is_told() {
 #[test]
 fn another_document_is_seen_at_once() {
     let mut bench = Bench::new();
-    let mut stage = Stage::new(Arc::clone(&bench.clock));
-    run(&mut stage, bench.controller("only"));
-    stage.run_until(START_MS + LONG_MS);
+    let mut executor = Executor::new(Arc::clone(&bench.clock));
+    run(&mut executor, bench.controller("only"));
+    executor.run_until(START_MS + LONG_MS);
     bench.want(|federation| federation.pools[0].count = 3);
-    stage.run_until(bench.clock.now_ms() + 1_000);
+    executor.run_until(bench.clock.now_ms() + 1_000);
     assert!(bench.there().contains(&"clinic-2".to_owned()), "{:?}", bench.there());
 }
 
 #[test]
 fn a_controller_whose_work_is_done_ends() {
     let bench = Bench::new();
-    let mut stage = Stage::new(Arc::clone(&bench.clock));
-    let (task, _) = run(&mut stage, bench.controller("only"));
-    stage.run_until(START_MS + LONG_MS);
-    assert!(stage.is_there(task), "a federation is kept for ever");
-    bench.store.want(Wanted::Gone(bench.federation.name.clone()));
-    stage.run_until(START_MS + 2 * LONG_MS);
+    let mut executor = Executor::new(Arc::clone(&bench.clock));
+    let (task, _) = run(&mut executor, bench.controller("only"));
+    executor.run_until(START_MS + LONG_MS);
+    assert!(executor.is_running(task), "a federation is reconciled until it is deleted");
+    bench.store.set_desired(DesiredState::Deleted(bench.federation.name.clone()));
+    executor.run_until(START_MS + 2 * LONG_MS);
     assert_eq!(bench.there(), Vec::<String>::new());
-    assert!(!stage.is_there(task));
+    assert!(!executor.is_running(task));
 }
 
 #[test]
 fn it_may_run_on_any_thread() {
     fn is_send<T: Send>(_: &T) {}
-    let controller = Bench::new().controller("only");
-    is_send(&controller.pass());
-    is_send(&controller.run(|_| ()));
-    is_send(&controller.hand_over());
+    let mut controller = Bench::new().controller("only");
+    is_send(&controller.reconcile());
+    is_send(&controller.release_lease());
+    is_send(&controller.run(&mut given::FixedHost(|_: &Reconciled| ()), pending()));
 }
 
 #[test]
@@ -216,7 +234,7 @@ fn a_driver_hears_what_is_wanted_before_it_is_asked_and_shows_what_it_would_send
     for driver in bench.drivers.values_mut() {
         *driver = Arc::new(Listening { inner: Arc::clone(driver), heard: Arc::clone(&heard) });
     }
-    let wanted = Wanted::Federation(Arc::new(bench.federation.clone()));
+    let wanted = DesiredState::Federation(Arc::new(bench.federation.clone()));
     let (controller, ledger) = (bench.controller("one"), Ledger::default());
     let preview = block_on(&bench.clock, controller.preview(&wanted, &ledger));
     let renderings = controller.render(&bench.federation, &preview.observed, &ledger);
@@ -228,9 +246,9 @@ fn a_driver_hears_what_is_wanted_before_it_is_asked_and_shows_what_it_would_send
     assert_eq!(rendering.text, expected);
     assert_eq!(*heard.lock().expect("a list"), Vec::<String>::new(), "nothing is told where nothing is done");
 
-    let mut stage = Stage::new(Arc::clone(&bench.clock));
-    run(&mut stage, bench.controller("one"));
-    stage.run_until(START_MS + LONG_MS);
+    let mut executor = Executor::new(Arc::clone(&bench.clock));
+    run(&mut executor, bench.controller("one"));
+    executor.run_until(START_MS + LONG_MS);
     let heard = heard.lock().expect("a list");
     assert_eq!(heard.first().map(String::as_str), Some("demo at lab: coordinator"));
     assert_eq!(heard.last().map(String::as_str), Some("demo at lab: coordinator clinic-0 clinic-1"));
@@ -246,9 +264,9 @@ fn what_was_heard_of_rounds_counts_where_the_driver_cannot_say() {
     });
     bench.world.lock().expect("the world").training.runs = Some(1);
     let mut controller = bench.controller("one");
-    controller.settings.heard = Heard { round_ms: Some(11_000), waits_for: None };
-    let mut stage = Stage::new(Arc::clone(&bench.clock));
-    run(&mut stage, controller);
-    stage.run_until(START_MS + 2 * LONG_MS);
+    controller.settings.run_metrics = RunMetrics { round_ms: Some(11_000), required_nodes: None };
+    let mut executor = Executor::new(Arc::clone(&bench.clock));
+    run(&mut executor, controller);
+    executor.run_until(START_MS + 2 * LONG_MS);
     assert_eq!(bench.there(), ["coordinator", "clinic-0", "clinic-1", "clinic-2"]);
 }

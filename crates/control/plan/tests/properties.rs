@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use trellis_plan::simulated::{Chance, World};
+use trellis_plan::simulated::{Random, World};
 use trellis_plan::{
-    Capabilities, Inventory, Ledger, NodeKey, Observation, Observed, Planned, ResourceId, ShardTable, Sighting, Verb,
-    Wanted, plan,
+    Capabilities, DesiredState, Inventory, Ledger, NodeKey, Observation, Observed, Planned, Presence, ResourceId,
+    ShardTable, Verb, plan,
 };
 use trellis_spec::Federation;
 
@@ -26,9 +26,9 @@ struct Case {
 }
 
 impl Case {
-    fn new(chance: &mut Chance) -> Case {
-        let federation = given::random::federation(chance);
-        let world = World::new(chance.number(), federation.sites.iter().map(|site| site.name.clone()));
+    fn new(random: &mut Random) -> Case {
+        let federation = given::random::federation(random);
+        let world = World::new(random.number(), federation.sites.iter().map(|site| site.name.clone()));
         let capabilities = federation.sites.iter().map(|site| (site.name.clone(), Capabilities::ALL)).collect();
         let inventory = Inventory { program: "0.1.0".to_owned(), capabilities };
         Case { federation, world, inventory, ledger: Ledger::default(), now_ms: 1_000 }
@@ -43,7 +43,7 @@ impl Case {
     }
 
     fn plan(&mut self, observed: &Observed) -> Planned {
-        let wanted = Wanted::Federation(Arc::new(self.federation.clone()));
+        let wanted = DesiredState::Federation(Arc::new(self.federation.clone()));
         plan(&wanted, observed, &self.inventory, &self.ledger, self.now_ms, 7)
     }
 
@@ -74,9 +74,9 @@ impl Case {
     }
 
     /// A document that changed, at a moment when the change is half done.
-    fn disturb(&mut self, chance: &mut Chance) {
-        given::random::change(&mut self.federation, chance);
-        for _ in 0..chance.between(0, 20) {
+    fn disturb(&mut self, random: &mut Random) {
+        given::random::change(&mut self.federation, random);
+        for _ in 0..random.between(0, 20) {
             self.step();
         }
     }
@@ -95,10 +95,10 @@ proptest! {
 
     #[test]
     fn what_is_as_it_should_be_is_left_alone(seed: u64) {
-        let mut chance = Chance::new(seed);
-        let mut case = Case::new(&mut chance);
+        let mut random = Random::new(seed);
+        let mut case = Case::new(&mut random);
         for _ in 0..4 {
-            given::random::change(&mut case.federation, &mut chance);
+            given::random::change(&mut case.federation, &mut random);
             case.settle();
             case.now_ms += 600_000;
             let observed = case.observe();
@@ -114,11 +114,11 @@ proptest! {
 
     #[test]
     fn a_plan_carried_out_twice_is_carried_out_once(seed: u64) {
-        let mut chance = Chance::new(seed);
-        let mut case = Case::new(&mut chance);
+        let mut random = Random::new(seed);
+        let mut case = Case::new(&mut random);
         case.settle();
         for _ in 0..4 {
-            case.disturb(&mut chance);
+            case.disturb(&mut random);
             let observed = case.observe();
             let planned = case.plan(&observed);
             case.ledger = planned.ledger.clone();
@@ -136,16 +136,16 @@ proptest! {
 
     #[test]
     fn what_cannot_be_seen_is_neither_made_nor_deleted(seed: u64) {
-        let mut chance = Chance::new(seed);
-        let mut case = Case::new(&mut chance);
+        let mut random = Random::new(seed);
+        let mut case = Case::new(&mut random);
         case.settle();
         for _ in 0..8 {
-            case.disturb(&mut chance);
+            case.disturb(&mut random);
             let mut observed = case.observe();
-            blind(&mut observed, &mut chance);
+            blind(&mut observed, &mut random);
             let planned = case.plan(&observed);
             for action in &planned.actions {
-                let unknown = matches!(observed.sighting(action.id()), Sighting::Unknown { .. });
+                let unknown = matches!(observed.presence(action.id()), Presence::Unknown { .. });
                 prop_assert!(!unknown, "{} was not seen\n{}", action.verb, planned);
                 if let Verb::Create(desired) = &action.verb {
                     let elsewhere = case.world.machines().keys().find(|id| {
@@ -159,34 +159,34 @@ proptest! {
 }
 
 /// Takes from what was seen: whole sites, single resources, and the word that nothing is missing.
-fn blind(observed: &mut Observed, chance: &mut Chance) {
+fn blind(observed: &mut Observed, random: &mut Random) {
     for observation in observed.sites.values_mut() {
-        if chance.permille(300) {
+        if random.permille(300) {
             *observation = Observation::Unreachable { why: "no route".to_owned() };
             continue;
         }
-        let Observation::Seen(seen) = observation else { continue };
-        for sighting in seen.resources.values_mut() {
-            if chance.permille(300) {
-                *sighting = Sighting::Unknown { why: "no answer".to_owned() };
+        let Observation::Reached(seen) = observation else { continue };
+        for presence in seen.resources.values_mut() {
+            if random.permille(300) {
+                *presence = Presence::Unknown { why: "no answer".to_owned() };
             }
         }
-        if chance.permille(300) {
+        if random.permille(300) {
             seen.complete = false;
-            seen.resources.retain(|_, _| chance.permille(500));
+            seen.resources.retain(|_, _| random.permille(500));
         }
     }
 }
 
 #[test]
 fn shards_over_many_scalings() {
-    let mut chance = Chance::new(20_240_601);
+    let mut random = Random::new(20_240_601);
     let mut table = ShardTable::default();
     let mut counts: BTreeMap<&str, u32> = ["north", "south", "east"].map(|pool| (pool, 0)).into();
     let mut most = 0;
     for _ in 0..SCALINGS {
-        let pool = ["north", "south", "east"][chance.between(0, 2) as usize];
-        counts.insert(pool, chance.between(0, 12) as u32);
+        let pool = ["north", "south", "east"][random.between(0, 2) as usize];
+        counts.insert(pool, random.between(0, 12) as u32);
         let keys: Vec<NodeKey> =
             counts.iter().flat_map(|(pool, count)| (0..*count).map(|index| given::key(pool, index))).collect();
         let before: BTreeMap<NodeKey, u32> = table.holders().map(|(shard, node)| (node.clone(), shard)).collect();

@@ -5,8 +5,8 @@ mod given;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trellis_plan::simulated::{Chance, World};
-use trellis_plan::{Inventory, Ledger, Observed, Planned, ResourceId, Sighting, Verb, Wanted, plan};
+use trellis_plan::simulated::{Random, World};
+use trellis_plan::{DesiredState, Inventory, Ledger, Observed, Planned, Presence, ResourceId, Verb, plan};
 use trellis_spec::{Change, Expression, Federation, MetricRule, Scaling, ScalingPolicy, Schedule, SiteRule};
 
 const SEEDS: u64 = 200;
@@ -14,9 +14,9 @@ const STEPS: u32 = 60;
 const STEP_MS: (u64, u64) = (500, 90_000);
 const WORK_MS: (u64, u64) = (1_000, 400_000);
 
-fn scaling(chance: &mut Chance, is_cloud: bool) -> Scaling {
-    let min = chance.between(u64::from(is_cloud), 2) as u32;
-    let max = min + chance.between(1, 5) as u32;
+fn scaling(random: &mut Random, is_cloud: bool) -> Scaling {
+    let min = random.between(u64::from(is_cloud), 2) as u32;
+    let max = min + random.between(1, 5) as u32;
     let schedule = |at: &str, count| SiteRule::Schedule { at: Schedule::parse(at).expect("a schedule"), count };
     let metric = || {
         let when = Expression::parse("CPU > 80").expect("a condition");
@@ -26,23 +26,23 @@ fn scaling(chance: &mut Chance, is_cloud: bool) -> Scaling {
         true => vec![metric()],
         false => vec![schedule("*/10 * * * *", max + 3), schedule("5-59/10 * * * *", 0)],
     };
-    let (policy, rules) = match chance.between(0, 4) {
+    let (policy, rules) = match random.between(0, 4) {
         0 => (ScalingPolicy::PerRun { nodes: 2 }, Vec::new()),
         1 => (ScalingPolicy::Idle { after: Duration::from_secs(60) }, Vec::new()),
         2 => (ScalingPolicy::RoundTime { longest: Duration::from_secs(60) }, Vec::new()),
         3 => (ScalingPolicy::Waiting, Vec::new()),
         _ => (ScalingPolicy::Manual, rules),
     };
-    Scaling { min, max, policy, cooldown: Duration::from_secs(chance.between(0, 120)), rules }
+    Scaling { min, max, policy, cooldown: Duration::from_secs(random.between(0, 120)), rules }
 }
 
-fn federation(chance: &mut Chance) -> Federation {
+fn federation(random: &mut Random) -> Federation {
     let mut federation = given::federation();
     federation.sites = vec![given::site("lab"), given::site("cloud")];
     federation.sites[1].config = given::cloud().into();
     for (index, name) in ["clinic", "van"].into_iter().enumerate() {
-        let scaling = scaling(chance, index == 1);
-        let count = chance.between(scaling.min.into(), scaling.max.into()) as u32;
+        let scaling = scaling(random, index == 1);
+        let count = random.between(scaling.min.into(), scaling.max.into()) as u32;
         let mut pool = given::pool(name, index, count);
         pool.scaling = Some(scaling);
         federation.pools.push(pool);
@@ -58,32 +58,32 @@ struct Case {
     world: World,
     ledger: Ledger,
     now_ms: u64,
-    chance: Chance,
+    random: Random,
     seed: u64,
 }
 
 impl Case {
     fn new(seed: u64) -> Case {
-        let mut chance = Chance::new(seed);
-        let federation = Arc::new(federation(&mut chance));
-        let world = World::new(chance.number(), federation.sites.iter().map(|site| site.name.clone()));
-        Case { federation, world, ledger: Ledger::default(), now_ms: 1_000_000, chance, seed }
+        let mut random = Random::new(seed);
+        let federation = Arc::new(federation(&mut random));
+        let world = World::new(random.number(), federation.sites.iter().map(|site| site.name.clone()));
+        Case { federation, world, ledger: Ledger::default(), now_ms: 1_000_000, random, seed }
     }
 
     fn happen(&mut self) {
-        self.now_ms += self.chance.between(STEP_MS.0, STEP_MS.1);
+        self.now_ms += self.random.between(STEP_MS.0, STEP_MS.1);
         self.world.advance(self.now_ms);
-        let known = self.chance.permille(900);
-        self.world.training.runs = known.then(|| self.chance.between(0, 3) as u32);
-        self.world.training.round_ms = self.chance.permille(500).then(|| self.chance.between(1_000, 200_000));
-        self.world.training.waits_for = self.chance.permille(500).then(|| self.chance.between(0, 20) as u32);
-        let size = self.chance.between(0, 12) as u32;
+        let known = self.random.permille(900);
+        self.world.training.runs = known.then(|| self.random.between(0, 3) as u32);
+        self.world.training.round_ms = self.random.permille(500).then(|| self.random.between(1_000, 200_000));
+        self.world.training.required_nodes = self.random.permille(500).then(|| self.random.between(0, 20) as u32);
+        let size = self.random.between(0, 12) as u32;
         self.world.sites.entry(given::name("cloud")).or_default().sizes.insert(given::name("van"), size);
         let nodes: Vec<ResourceId> =
             self.world.machines().keys().filter(|id| id.node_key().is_some()).cloned().collect();
         for id in nodes {
-            if self.chance.permille(200) {
-                let until_ms = self.now_ms + self.chance.between(WORK_MS.0, WORK_MS.1);
+            if self.random.permille(200) {
+                let until_ms = self.now_ms + self.random.between(WORK_MS.0, WORK_MS.1);
                 self.world.give_work(&id, until_ms);
             }
         }
@@ -98,7 +98,7 @@ impl Case {
 
     fn step(&mut self) {
         let observed = self.observe();
-        let wanted = Wanted::Federation(Arc::clone(&self.federation));
+        let wanted = DesiredState::Federation(Arc::clone(&self.federation));
         let inventory = Inventory { program: "0.1.0".to_owned(), ..Inventory::default() };
         let planned = plan(&wanted, &observed, &inventory, &self.ledger, self.now_ms, self.seed);
         self.check(&planned, &observed);
@@ -117,7 +117,7 @@ impl Case {
             assert!((scaling.min..=scaling.max).contains(&count), "seed {seed}: {count} of {scaling:?}\n{planned}");
         }
         for action in &planned.actions {
-            let Sighting::Present { facts, .. } = observed.sighting(action.id()) else { continue };
+            let Presence::Present { facts, .. } = observed.presence(action.id()) else { continue };
             if matches!(action.verb, Verb::Delete { .. }) {
                 assert!(action.id().node_key().is_some(), "seed {seed}: the coordinator stays\n{planned}");
                 assert_ne!(facts.busy, Some(true), "seed {seed}: {} is at work\n{planned}", action.verb);

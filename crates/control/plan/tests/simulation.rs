@@ -4,12 +4,15 @@
 mod given;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use trellis_plan::simulated::{
-    Chance, Faults, SimulatedDriver, SimulatedFleet, SimulatedStore, Stage, VirtualClock, World,
+    Executor, Faults, Random, SimulatedDriver, SimulatedFleet, SimulatedStore, VirtualClock, World,
 };
-use trellis_plan::{Capabilities, Clock, Controller, Driver, Phase, ResourceId, Settings, Spec, Wanted};
+use trellis_plan::{
+    Capabilities, Clock, Controller, DesiredState, Driver, Phase, Reconciled, ResourceId, Settings, Spec,
+};
 use trellis_spec::Federation;
 
 const SEEDS: u64 = 200;
@@ -21,35 +24,35 @@ const FAULTS: Faults =
 
 struct Simulation {
     seed: u64,
-    chance: Chance,
+    random: Random,
     clock: Arc<VirtualClock>,
     world: Arc<Mutex<World>>,
     store: Arc<SimulatedStore>,
     drivers: BTreeMap<trellis_spec::Name, Arc<dyn Driver>>,
     federation: Federation,
-    stage: Stage<'static>,
+    executor: Executor<'static>,
     controllers: Vec<u64>,
     started: u32,
 }
 
 impl Simulation {
     fn new(seed: u64) -> Simulation {
-        let mut chance = Chance::new(seed);
-        let federation = given::random::federation(&mut chance);
+        let mut random = Random::new(seed);
+        let federation = given::random::federation(&mut random);
         let clock = VirtualClock::new(1_000_000);
         let sites = || federation.sites.iter().map(|site| site.name.clone());
-        let world = Arc::new(Mutex::new(World::new(chance.number(), sites())));
-        let wanted = Wanted::Federation(Arc::new(federation.clone()));
+        let world = Arc::new(Mutex::new(World::new(random.number(), sites())));
+        let wanted = DesiredState::Federation(Arc::new(federation.clone()));
         let store = Arc::new(SimulatedStore::new(wanted, Arc::clone(&world), Arc::clone(&clock)));
-        let drain = chance.permille(700);
+        let drain = random.permille(700);
         let driver = || -> Arc<dyn Driver> {
             let capabilities = Capabilities { drain, ..Capabilities::ALL };
             Arc::new(SimulatedDriver::new(Arc::clone(&world), Arc::clone(&clock), capabilities))
         };
         let drivers = sites().map(|site| (site, driver())).collect();
-        let stage = Stage::new(Arc::clone(&clock));
+        let executor = Executor::new(Arc::clone(&clock));
         let controllers = Vec::new();
-        Simulation { seed, chance, clock, world, store, drivers, federation, stage, controllers, started: 0 }
+        Simulation { seed, random, clock, world, store, drivers, federation, executor, controllers, started: 0 }
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -61,30 +64,33 @@ impl Simulation {
     fn start_controller(&mut self) {
         self.started += 1;
         let settings = Settings { holder: format!("controller {}", self.started), ..Settings::default() };
-        let controller = Controller {
+        let mut controller = Controller {
             drivers: self.drivers.clone(),
             store: Arc::clone(&self.store) as _,
             clock: Arc::clone(&self.clock) as _,
             fleet: Some(Arc::new(SimulatedFleet(Arc::clone(&self.world)))),
             settings: Settings { seed: self.seed, ..settings },
         };
-        self.controllers.push(self.stage.enter(async move { controller.run(|_| ()).await }));
+        self.controllers.push(self.executor.spawn(async move {
+            let mut host = given::FixedHost(|_: &Reconciled| ());
+            controller.run(&mut host, pending()).await.expect("the loop is never stopped");
+        }));
     }
 
     fn run_for(&mut self, duration_ms: u64) {
-        self.stage.run_until(self.clock.now_ms() + duration_ms);
+        self.executor.run_until(self.clock.now_ms() + duration_ms);
     }
 
     /// Something happens that nobody asked for.
     fn trouble(&mut self) {
         let now_ms = self.clock.now_ms();
         let ids: Vec<ResourceId> = self.world().machines().keys().cloned().collect();
-        let any = |chance: &mut Chance| {
-            (!ids.is_empty()).then(|| ids[chance.between(0, ids.len() as u64 - 1) as usize].clone())
+        let any = |random: &mut Random| {
+            (!ids.is_empty()).then(|| ids[random.between(0, ids.len() as u64 - 1) as usize].clone())
         };
-        let what = self.chance.between(0, 11);
-        let id = any(&mut self.chance);
-        let lasts_ms = self.chance.between(1_000, 200_000);
+        let what = self.random.between(0, 11);
+        let id = any(&mut self.random);
+        let lasts_ms = self.random.between(1_000, 200_000);
         match (what, id) {
             (0 | 1, Some(id)) => self.world().crash(&id, "it ended by itself"),
             (2, Some(id)) => self.world().lose(&id),
@@ -92,14 +98,14 @@ impl Simulation {
             (6, _) => self.cut_a_site(),
             (7, _) => self.world().sites.values_mut().for_each(|site| site.cut = None),
             (8, _) if !self.controllers.is_empty() => {
-                let index = self.chance.between(0, self.controllers.len() as u64 - 1) as usize;
+                let index = self.random.between(0, self.controllers.len() as u64 - 1) as usize;
                 let task = self.controllers.swap_remove(index);
-                self.stage.crash(task);
+                self.executor.crash(task);
             }
             (9, _) if self.controllers.len() < 3 => self.start_controller(),
-            (10 | 11, _) if self.chance.permille(300) => {
-                given::random::change(&mut self.federation, &mut self.chance);
-                self.store.want(Wanted::Federation(Arc::new(self.federation.clone())));
+            (10 | 11, _) if self.random.permille(300) => {
+                given::random::change(&mut self.federation, &mut self.random);
+                self.store.set_desired(DesiredState::Federation(Arc::new(self.federation.clone())));
             }
             _ => {}
         }
@@ -110,7 +116,7 @@ impl Simulation {
 
     fn cut_a_site(&mut self) {
         let sites = self.federation.sites.len() as u64;
-        let index = self.chance.between(0, sites - 1) as usize;
+        let index = self.random.between(0, sites - 1) as usize;
         let name = self.federation.sites[index].name.clone();
         self.world().sites.entry(name).and_modify(|site| site.cut = Some("no route".to_owned()));
     }
@@ -197,9 +203,9 @@ fn simulate(seed: u64) {
     simulation.come_to_rest();
     for _ in 0..3 {
         simulation.world().faults = FAULTS;
-        for _ in 0..simulation.chance.between(5, 60) {
+        for _ in 0..simulation.random.between(5, 60) {
             simulation.trouble();
-            let pause_ms = simulation.chance.between(0, 20_000);
+            let pause_ms = simulation.random.between(0, 20_000);
             simulation.run_for(pause_ms);
             simulation.check();
         }
@@ -208,11 +214,11 @@ fn simulate(seed: u64) {
         simulation.check();
         simulation.check_shards();
     }
-    simulation.store.want(Wanted::Gone(simulation.federation.name.clone()));
+    simulation.store.set_desired(DesiredState::Deleted(simulation.federation.name.clone()));
     simulation.run_for(PATIENCE_MS);
     assert_eq!(simulation.found(), BTreeSet::new(), "seed {seed}: something is left");
     assert!(
-        simulation.controllers.iter().any(|task| !simulation.stage.is_there(*task)),
+        simulation.controllers.iter().any(|task| !simulation.executor.is_running(*task)),
         "seed {seed}: its work is done"
     );
 }

@@ -1,10 +1,10 @@
-//! Answers to writes that came with a key, so that a repeated write is answered and not done again.
+//! Answers to writes with an idempotency key, so that a repeated write returns the stored answer.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::RegistryError;
 
-/// After this nobody repeats a write because its answer was lost.
+/// After this time no caller repeats a write because its answer was lost.
 const KEPT_MS: u64 = 24 * 3600 * 1000;
 
 fn oldest(now_ms: u64) -> i64 {

@@ -1,4 +1,4 @@
-//! The file, its version, and how it is shared: one connection in this process, used by one call at a time. Calls are short.
+//! The database file, its schema version, and its connection: one per process, used by one call at a time. Calls are short.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,9 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::RegistryError;
 
-/// `TRLR`: marks a database as ours.
+/// `TRLR`: the application id of our databases.
 const APPLICATION_ID: i32 = 0x5452_4c52;
-/// One step from version `n` to `n + 1`, by position.
+/// Migrations; the one at index `n` leads from version `n` to `n + 1`.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema-v1.sql"),
     include_str!("schema-v2.sql"),
@@ -19,9 +19,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema-v4.sql"),
     include_str!("schema-v5.sql"),
 ];
-/// How long another process may be at work on the file.
+/// How long to wait for another process that has the file locked.
 const BUSY: Duration = Duration::from_secs(5);
-/// Pages of 4 KiB that are kept in memory; a registry is small.
+/// Cache size in pages of 4 KiB. A registry is small.
 const CACHE_PAGES: i64 = 128;
 /// Between attempts to copy a file that another process changes.
 const COPY_BACKOFF: Duration = Duration::from_millis(50);
@@ -43,11 +43,11 @@ impl Database {
         Ok(Database(Mutex::new(connection)))
     }
 
-    /// Copies the database into memory; without a path, or without a file there, it is empty. Leaves no file behind.
+    /// Copies the database into memory. Empty without a path or a file. Leaves no file behind.
     pub fn copy(path: Option<&Path>) -> Result<Database, RegistryError> {
         let mut copy = Connection::open_in_memory()?;
         if let Some(path) = path.filter(|path| path.exists()) {
-            // Opened for writing, because only then SQLite removes the files of its log when it closes the database.
+            // Opened for writing, because only then SQLite removes its write-ahead log on close.
             let original = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             original.busy_timeout(BUSY)?;
             Backup::new(&original, &mut copy)?.run_to_completion(i32::MAX, COPY_BACKOFF, None)?;
@@ -56,7 +56,7 @@ impl Database {
         Ok(Database(Mutex::new(copy)))
     }
 
-    /// Does something with the connection, away from the threads that serve.
+    /// Runs a call on the connection, on a blocking thread.
     pub async fn with<T: Send + 'static>(
         self: &Arc<Database>,
         act: impl FnOnce(&mut Connection) -> Result<T, RegistryError> + Send + 'static,
@@ -74,12 +74,12 @@ impl Database {
     }
 }
 
-/// Whether what is committed from now on must survive a loss of power. The end of a process it survives in any case.
+/// Sets whether further commits must survive a power failure. They survive a crash of the process in any case.
 pub fn durable(connection: &Connection, yes: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", if yes { "full" } else { "normal" })
 }
 
-/// There are hashes of tokens in it.
+/// The database has hashes of tokens.
 fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();

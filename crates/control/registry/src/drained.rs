@@ -1,4 +1,4 @@
-//! Nodes that joined from elsewhere and are kept from new work, by the ids that the SuperLink gave them.
+//! Drained joined nodes, by SuperLink id.
 
 use std::collections::BTreeSet;
 

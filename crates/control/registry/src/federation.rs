@@ -1,9 +1,9 @@
-//! Federations as they are kept: a document and its revision, and what was last told of it.
+//! Stored federations: the document with its revision, and the last status.
 
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
-use trellis_plan::{Status, Wanted};
+use trellis_plan::{DesiredState, Status};
 use trellis_spec::{Federation, Name, to_yaml};
 
 use crate::error::RegistryError;
@@ -12,12 +12,12 @@ use crate::site;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     pub name: Name,
-    pub wanted: Wanted,
-    /// The last document, as canonical YAML; also of one that is leaving.
+    pub desired: DesiredState,
+    /// The last document as canonical YAML, also while the federation is being deleted.
     pub document: String,
     pub revision: u64,
     pub changed_ms: u64,
-    /// What was told last.
+    /// The last status.
     pub status: Option<Status>,
 }
 
@@ -28,8 +28,8 @@ pub enum Put {
     Unchanged { revision: u64 },
 }
 
-/// A row as it is.
-struct Kept {
+/// A row of the table.
+struct StoredRow {
     name: String,
     document: String,
     revision: u64,
@@ -40,9 +40,9 @@ struct Kept {
 
 const COLUMNS: &str = "name, document, revision, leaving, changed_ms, status";
 
-impl Kept {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Kept> {
-        Ok(Kept {
+impl StoredRow {
+    fn of(row: &Row<'_>) -> rusqlite::Result<StoredRow> {
+        Ok(StoredRow {
             name: row.get(0)?,
             document: row.get(1)?,
             revision: row.get::<_, i64>(2)? as u64,
@@ -54,11 +54,11 @@ impl Kept {
 
     fn read(self) -> Result<Entry, RegistryError> {
         let name = name_of(&self.name)?;
-        let wanted = wanted(&name, &self.document, self.leaving)?;
-        // A status is told again soon: one of another version is no loss.
+        let desired = desired(&name, &self.document, self.leaving)?;
+        // A status of another version is dropped: the next reconcile writes a new one.
         let status = self.status.and_then(|text| serde_json::from_str(&text).ok());
-        let Kept { document, revision, changed_ms, .. } = self;
-        Ok(Entry { name, wanted, document, revision, changed_ms, status })
+        let StoredRow { document, revision, changed_ms, .. } = self;
+        Ok(Entry { name, desired, document, revision, changed_ms, status })
     }
 }
 
@@ -67,26 +67,26 @@ fn name_of(text: &str) -> Result<Name, RegistryError> {
     Name::new(text).ok_or_else(damaged)
 }
 
-/// What a row asks for.
-pub fn wanted(name: &Name, document: &str, leaving: bool) -> Result<Wanted, RegistryError> {
+/// The desired state of a row.
+pub fn desired(name: &Name, document: &str, leaving: bool) -> Result<DesiredState, RegistryError> {
     if leaving {
-        return Ok(Wanted::Gone(name.clone()));
+        return Ok(DesiredState::Deleted(name.clone()));
     }
     let damaged = |why: String| RegistryError::Damaged { what: format!("federation {name}"), why };
     let mut federations =
         trellis_spec::read(document, name.as_str()).map_err(|problems| damaged(problems.to_string()))?;
     match (federations.pop(), federations.is_empty()) {
-        (Some(federation), true) => Ok(Wanted::Federation(Arc::new(federation))),
+        (Some(federation), true) => Ok(DesiredState::Federation(Arc::new(federation))),
         _ => Err(damaged("it is not one document".to_owned())),
     }
 }
 
 pub fn all(connection: &mut Connection) -> Result<Vec<Entry>, RegistryError> {
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM federation ORDER BY name"))?;
-    let rows: Vec<Kept> = statement.query_map([], Kept::of)?.collect::<Result<_, _>>()?;
-    let read = |kept: Kept| match kept.read() {
+    let rows: Vec<StoredRow> = statement.query_map([], StoredRow::of)?.collect::<Result<_, _>>()?;
+    let read = |row: StoredRow| match row.read() {
         Ok(entry) => Some(entry),
-        // The others must not suffer for it; and it can be applied again.
+        // The other federations are still usable, and this one can be applied again.
         Err(error) => {
             tracing::error!("{error}");
             None
@@ -97,8 +97,8 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Entry>, RegistryError> {
 
 pub fn find(connection: &mut Connection, name: &Name) -> Result<Option<Entry>, RegistryError> {
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM federation WHERE name = ?1"))?;
-    let kept = statement.query_row([name.as_str()], Kept::of).optional()?;
-    kept.map(Kept::read).transpose()
+    let row = statement.query_row([name.as_str()], StoredRow::of).optional()?;
+    row.map(StoredRow::read).transpose()
 }
 
 pub fn put(
@@ -110,7 +110,7 @@ pub fn put(
     let (name, document) = (federation.name.as_str(), to_yaml(federation));
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let kept =
-        tx.query_row(&format!("SELECT {COLUMNS} FROM federation WHERE name = ?1"), [name], Kept::of).optional()?;
+        tx.query_row(&format!("SELECT {COLUMNS} FROM federation WHERE name = ?1"), [name], StoredRow::of).optional()?;
     let found = kept.as_ref().map_or(0, |kept| kept.revision);
     if kept.as_ref().is_some_and(|kept| kept.leaving) {
         return Err(RegistryError::Leaving);
@@ -156,7 +156,7 @@ pub fn forget(connection: &mut Connection, name: &Name) -> Result<(), RegistryEr
         tx.execute("DELETE FROM site WHERE federation = ?1", [name.as_str()])?;
         tx.execute("DELETE FROM run_starter WHERE federation = ?1", [name.as_str()])?;
         tx.execute("DELETE FROM drained_node WHERE federation = ?1", [name.as_str()])?;
-        // The next one of this name counts its actions anew: with the same fence drivers would take them for old ones.
+        // The next federation of this name starts with serial number 0: with the same fence drivers would refuse its actions.
         tx.execute("UPDATE lease SET holder = NULL WHERE name = ?1", [name.as_str()])?;
     }
     tx.commit()?;

@@ -1,7 +1,7 @@
-//! What the control plane keeps: federations, their ledgers, statuses and runs, leases, tokens. The plan's store port on
-//! SQLite.
+//! The registry of the control plane: federations, their ledgers, statuses and runs, leases, tokens. Implements the plan's store port
+//! on SQLite.
 //!
-//! One file, `registry.db`; several processes may have it open. Knows nothing of drivers, of HTTP, or of what roles may do.
+//! One file, `registry.db`, which several processes may open. Knows no drivers, no HTTP, and no permissions of roles.
 
 mod answer;
 mod database;
@@ -31,14 +31,14 @@ pub use token::{NewToken, TokenEntry};
 
 const FILE: &str = "registry.db";
 
-/// Cheap to clone: all are the same.
+/// Cheap to clone: clones share the database.
 #[derive(Clone)]
 pub struct Registry {
     database: Arc<Database>,
 }
 
 impl Registry {
-    /// Opens the registry in a directory, and makes it where there is none.
+    /// Opens the registry in a directory. Creates it if it does not exist.
     pub fn open(directory: &Path) -> Result<Registry, RegistryError> {
         Ok(Registry { database: Arc::new(Database::open(&directory.join(FILE))?) })
     }
@@ -49,7 +49,7 @@ impl Registry {
         Ok(Registry { database: Arc::new(Database::copy(path.as_deref())?) })
     }
 
-    /// All federations, by name, also those that are leaving. One that cannot be read is told in the log and left out.
+    /// All federations by name, including those that are being deleted. Unreadable entries are logged and left out.
     pub async fn federations(&self) -> Result<Vec<Entry>, RegistryError> {
         self.database.with(federation::all).await
     }
@@ -59,45 +59,45 @@ impl Registry {
         self.database.with(move |connection| federation::find(connection, &name)).await
     }
 
-    /// Keeps a document. `expected`: only where this is its revision (0: only where there is none). One that is leaving
-    /// is refused.
+    /// Stores a document. `expected`: the required current revision (0: must not exist). Fails while the federation is being
+    /// deleted.
     pub async fn put(&self, federation: &Federation, expected: Option<u64>, now_ms: u64) -> Result<Put, RegistryError> {
         let federation = federation.clone();
         self.database.with(move |connection| federation::put(connection, &federation, expected, now_ms)).await
     }
 
-    /// From now on nothing of it is wanted. `false`: there is none. `purge`: its runs go with it.
+    /// Marks a federation for deletion. `false`: it does not exist. `purge`: its runs are deleted with it.
     pub async fn leave(&self, name: &Name, purge: bool, now_ms: u64) -> Result<bool, RegistryError> {
         let name = name.clone();
         self.database.with(move |connection| federation::leave(connection, &name, purge, now_ms)).await
     }
 
-    /// Forgets one of which nothing is left, if it was to go; its fence is remembered. Its runs stay, unless purged.
+    /// Removes a federation that is marked for deletion and has no parts left. Keeps its fence, and its runs unless purged.
     pub async fn forget(&self, name: &Name) -> Result<(), RegistryError> {
         let name = name.clone();
         self.database.with(move |connection| federation::forget(connection, &name)).await
     }
 
-    /// Every site that a document of the federation ever named, as the last of them had it.
+    /// All sites of the current and earlier documents; of each site, the latest version.
     pub async fn sites(&self, name: &Name) -> Result<BTreeMap<Name, Site>, RegistryError> {
         let name = name.clone();
         self.database.with(move |connection| site::all(connection, &name)).await
     }
 
-    /// Notes who started a run: the name of a token.
+    /// Stores who started a run: the name of a token.
     pub async fn note_starter(&self, federation: &Name, run: &str, name: &str) -> Result<(), RegistryError> {
         let (federation, run, name) = (federation.clone(), run.to_owned(), name.to_owned());
         self.database.with(move |connection| starter::keep(connection, &federation, &run, &name)).await
     }
 
-    /// Who started which run of a federation.
+    /// Names of the tokens that started runs, by run.
     pub async fn starters(&self, federation: &Name) -> Result<BTreeMap<String, String>, RegistryError> {
         let federation = federation.clone();
         self.database.with(move |connection| starter::all(connection, &federation)).await
     }
 
-    /// Stores a run as it was last seen, in the place of what was stored of it before.
-    pub async fn keep_run(
+    /// Stores the current state of a run.
+    pub async fn store_run(
         &self,
         federation: &Name,
         id: &str,
@@ -108,30 +108,30 @@ impl Registry {
         self.database.with(move |connection| run::keep(connection, &federation, &id, submitted_ms, &run)).await
     }
 
-    /// The stored runs of a federation, newest first; it may be gone.
+    /// The stored runs of a federation, which may be deleted; newest first.
     pub async fn runs(&self, federation: &Name) -> Result<Vec<String>, RegistryError> {
         let federation = federation.clone();
         self.database.with(move |connection| run::all(connection, &federation)).await
     }
 
-    /// Federations that are gone and have runs, by name.
+    /// Deleted federations with runs, by name.
     pub async fn past(&self) -> Result<Vec<PastRuns>, RegistryError> {
         self.database.with(run::past).await
     }
 
-    /// Removes the runs of a federation that is gone. `false`: there are none.
+    /// Deletes the runs of a deleted federation. `false`: there are none.
     pub async fn purge(&self, federation: &Name) -> Result<bool, RegistryError> {
         let federation = federation.clone();
         self.database.with(move |connection| run::purge(connection, &federation)).await
     }
 
-    /// Keeps a node that joined from elsewhere from new work, or lets it take work again.
+    /// Drains a joined node, or ends its drain.
     pub async fn drain(&self, federation: &Name, node: &str, drained: bool) -> Result<(), RegistryError> {
         let (federation, node) = (federation.clone(), node.to_owned());
         self.database.with(move |connection| drained::set(connection, &federation, &node, drained)).await
     }
 
-    /// Nodes that joined from elsewhere and are kept from new work.
+    /// Drained joined nodes.
     pub async fn drained(&self, federation: &Name) -> Result<BTreeSet<String>, RegistryError> {
         let federation = federation.clone();
         self.database.with(move |connection| drained::all(connection, &federation)).await
@@ -142,30 +142,30 @@ impl Registry {
         Arc::new(store::FederationStore::new(self.database.clone(), name.clone()))
     }
 
-    /// Keeps the SHA-256 of a token.
+    /// Stores the SHA-256 of a token.
     pub async fn issue_token(&self, new: &NewToken, now_ms: u64) -> Result<TokenEntry, RegistryError> {
         let new = new.clone();
         self.database.with(move |connection| token::issue(connection, &new, now_ms)).await
     }
 
-    /// The token with this SHA-256, if it counts at this moment.
+    /// The token with this SHA-256, if it is valid now.
     pub async fn token(&self, sha256: &[u8; 32], now_ms: u64) -> Result<Option<TokenEntry>, RegistryError> {
         let sha256 = *sha256;
         self.database.with(move |connection| token::find(connection, &sha256, now_ms)).await
     }
 
-    /// All, the oldest first; those that have expired are listed too.
+    /// All tokens, oldest first, including expired ones.
     pub async fn tokens(&self) -> Result<Vec<TokenEntry>, RegistryError> {
         self.database.with(token::all).await
     }
 
-    /// `false`: there is none with this id.
+    /// `false`: no token has this id.
     pub async fn revoke_token(&self, id: &str) -> Result<bool, RegistryError> {
         let id = id.to_owned();
         self.database.with(move |connection| token::revoke(connection, &id)).await
     }
 
-    /// What was answered to a write with this key before, by the same caller; for a day.
+    /// The stored answer to an earlier write of this caller with this key. Kept for a day.
     pub async fn answered(&self, caller: &str, key: &str, now_ms: u64) -> Result<Option<String>, RegistryError> {
         let (caller, key) = (caller.to_owned(), key.to_owned());
         self.database.with(move |connection| answer::find(connection, &caller, &key, now_ms)).await

@@ -1,11 +1,11 @@
-//! Runs as they were last seen, as text that is not read here. They outlive their federation.
+//! The last known state of runs, as opaque text. Runs outlive their federation.
 
 use rusqlite::{Connection, params};
 use trellis_spec::Name;
 
 use crate::error::RegistryError;
 
-/// Runs of one federation; the oldest go first.
+/// Maximum number of runs of one federation; the oldest are dropped.
 pub const MAX_RUNS: usize = 1_000;
 
 /// The stored runs of one federation.
@@ -57,7 +57,7 @@ pub fn past(connection: &mut Connection) -> Result<Vec<PastRuns>, RegistryError>
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Removes the runs of a federation that has no document. `false`: there are none.
+/// Deletes the runs of a federation that has no document. `false`: there are none.
 pub fn purge(connection: &mut Connection, federation: &Name) -> Result<bool, RegistryError> {
     let purged = connection.execute(
         "DELETE FROM run WHERE federation = ?1 AND federation NOT IN (SELECT name FROM federation)",

@@ -1,15 +1,15 @@
-//! Sites of a federation, also those that left its document: where something is left, its driver is needed.
+//! Sites of a federation, including those removed from its document: parts may be left there, which need their driver.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use trellis_plan::Wanted;
+use trellis_plan::DesiredState;
 use trellis_spec::{Name, Site};
 
 use crate::error::RegistryError;
-use crate::federation::wanted;
+use crate::federation::desired;
 
-/// Keeps sites as a document has them; those of earlier ones stay.
+/// Stores the sites of a document. Sites of earlier documents stay.
 pub fn keep(connection: &Connection, federation: &Name, sites: &[Site]) -> Result<(), RegistryError> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO site (federation, name, site) VALUES (?1, ?2, ?3) \
@@ -22,7 +22,7 @@ pub fn keep(connection: &Connection, federation: &Name, sites: &[Site]) -> Resul
     Ok(())
 }
 
-/// Every site that a document of the federation ever named, as the last of them had it.
+/// All sites of the current and earlier documents; of each site, the latest version.
 pub fn all(connection: &mut Connection, federation: &Name) -> Result<BTreeMap<Name, Site>, RegistryError> {
     let mut statement = connection.prepare_cached("SELECT site FROM site WHERE federation = ?1")?;
     let texts: Vec<String> = statement.query_map([federation.as_str()], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -30,25 +30,25 @@ pub fn all(connection: &mut Connection, federation: &Name) -> Result<BTreeMap<Na
     for text in texts {
         match serde_json::from_str::<Site>(&text) {
             Ok(site) => drop(sites.insert(site.name.clone(), site)),
-            // What another version wrote. The document still has those that are wanted.
-            Err(error) => tracing::warn!(%federation, "a site that is kept cannot be read: {error}"),
+            // Written by another version. Sites that are still desired are in the document too.
+            Err(error) => tracing::warn!(%federation, "a stored site cannot be read: {error}"),
         }
     }
     sites.extend(of_document(connection, federation)?.into_iter().map(|site| (site.name.clone(), site)));
     Ok(sites)
 }
 
-/// Those of a document that was put before sites were kept.
+/// Sites of a document from before the registry stored sites.
 fn of_document(connection: &Connection, federation: &Name) -> Result<Vec<Site>, RegistryError> {
     let mut statement = connection.prepare_cached("SELECT document FROM federation WHERE name = ?1")?;
     let document: Option<String> = statement.query_row([federation.as_str()], |row| row.get(0)).optional()?;
     Ok(document.map(|document| read(federation, &document)).unwrap_or_default())
 }
 
-/// None of a document that cannot be read, which is told elsewhere.
+/// Empty if the document cannot be read, which is reported elsewhere.
 pub fn read(federation: &Name, document: &str) -> Vec<Site> {
-    match wanted(federation, document, false) {
-        Ok(Wanted::Federation(federation)) => federation.sites.clone(),
-        Ok(Wanted::Gone(_)) | Err(_) => Vec::new(),
+    match desired(federation, document, false) {
+        Ok(DesiredState::Federation(federation)) => federation.sites.clone(),
+        Ok(DesiredState::Deleted(_)) | Err(_) => Vec::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! Who started which run, by the name of the token.
+//! The names of the tokens that started runs.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub fn keep(connection: &mut Connection, federation: &Name, run: &str, name: &st
     Ok(())
 }
 
-/// Run to name.
+/// Token names by run.
 pub fn all(connection: &mut Connection, federation: &Name) -> Result<BTreeMap<String, String>, RegistryError> {
     let mut statement = connection.prepare_cached("SELECT run, name FROM run_starter WHERE federation = ?1")?;
     let rows = statement.query_map([federation.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -1,24 +1,24 @@
-//! The plan's store port: the ledger and status of one federation, and who may act for it.
+//! The plan's store port: ledger, status and lease of one federation.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use trellis_clock::now_ms;
-use trellis_plan::{Call, Kept, Lease, Ledger, Millis, Status, Store, StoreError, Wanted};
+use trellis_plan::{Call, DesiredState, Lease, Ledger, Millis, Status, Store, StoreError, Stored};
 use trellis_spec::Name;
 
 use crate::database::{Database, durable};
 use crate::error::RegistryError;
-use crate::federation::wanted;
+use crate::federation::desired;
 
 pub struct FederationStore {
     database: Arc<Database>,
     name: Name,
-    /// The document of the last read: it rarely changes, and reading it takes longer than all else.
-    read: Arc<Mutex<Option<(Version, Wanted)>>>,
+    /// Cache of the parsed document: it rarely changes, and parsing takes most of the time of a read.
+    read: Arc<Mutex<Option<(Version, DesiredState)>>>,
 }
 
-/// A document, as long as it is the same.
+/// Identifies the version of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Version {
     revision: i64,
@@ -47,7 +47,7 @@ impl Store for FederationStore {
         })
     }
 
-    fn read(&self) -> Call<'_, Result<Kept, StoreError>> {
+    fn read(&self) -> Call<'_, Result<Stored, StoreError>> {
         let (name, known) = (self.name.clone(), self.read.clone());
         Box::pin(async move {
             let kept = self.database.with(move |connection| read(connection, &name, &known)).await;
@@ -111,7 +111,7 @@ fn take(
     if let Some(row) = last.as_ref().filter(|row| row.holder.is_some() && now_ms < row.until_ms) {
         return Ok(Err(StoreError::Held { until_ms: row.until_ms }));
     }
-    // By the time: a registry that was lost, and begins anew, must not give out fences that drivers have seen.
+    // Starts at the current time: after a loss of the registry, fences must be later than those that drivers know.
     let fence = last.map_or(1, |row| row.fence + 1).max(now_ms);
     tx.execute(
         "INSERT INTO lease (name, fence, holder, until_ms) VALUES (?1, ?2, ?3, ?4) \
@@ -122,7 +122,7 @@ fn take(
     Ok(Ok(Lease { fence, until_ms }))
 }
 
-/// Extends a lease that is the holder's. If the power fails the end of it may be forgotten, which only ends it sooner.
+/// Extends the lease of its holder. A power failure may lose the extension, so that the lease ends earlier.
 fn extend(
     connection: &mut Connection,
     name: &Name,
@@ -144,28 +144,28 @@ fn extend(
 fn read(
     connection: &mut Connection,
     name: &Name,
-    known: &Mutex<Option<(Version, Wanted)>>,
-) -> Result<Kept, RegistryError> {
+    known: &Mutex<Option<(Version, DesiredState)>>,
+) -> Result<Stored, RegistryError> {
     let mut statement = connection
         .prepare_cached("SELECT revision, changed_ms, leaving, document, ledger FROM federation WHERE name = ?1")?;
     let mut rows = statement.query([name.as_str()])?;
     let Some(row) = rows.next()? else {
-        // It was forgotten: nothing is wanted of it, and nothing is left.
-        return Ok(Kept { wanted: Wanted::Gone(name.clone()), ledger: Ledger::default() });
+        // The federation was removed.
+        return Ok(Stored { desired: DesiredState::Deleted(name.clone()), ledger: Ledger::default() });
     };
     let version = Version { revision: row.get(0)?, changed_ms: row.get(1)?, leaving: row.get(2)? };
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    let wanted = match &*known {
-        Some((of, wanted)) if *of == version => wanted.clone(),
+    let desired = match &*known {
+        Some((of, desired)) if *of == version => desired.clone(),
         _ => {
-            let wanted = wanted(name, &row.get::<_, String>(3)?, version.leaving)?;
-            *known = Some((version, wanted.clone()));
-            wanted
+            let desired = desired(name, &row.get::<_, String>(3)?, version.leaving)?;
+            *known = Some((version, desired.clone()));
+            desired
         }
     };
     let damaged = |why| RegistryError::Damaged { what: format!("the ledger of {name}"), why };
     let ledger = row.get::<_, Option<String>>(4)?.map(|text| Ledger::from_json(&text).map_err(damaged)).transpose()?;
-    Ok(Kept { wanted, ledger: ledger.unwrap_or_default() })
+    Ok(Stored { desired, ledger: ledger.unwrap_or_default() })
 }
 
 fn save(
@@ -183,7 +183,7 @@ fn save(
         .prepare_cached("SELECT ledger, status FROM federation WHERE name = ?1")?
         .query_row([name.as_str()], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<String>>(1)?)))
         .optional()?;
-    // Most looks find nothing new, and need not be written down.
+    // Most reconciles change nothing and need no write.
     if before.is_some_and(|(old, told)| old.as_deref() == Some(ledger) && told.is_some_and(|told| same(&told, status)))
     {
         return Ok(Ok(()));
@@ -198,7 +198,7 @@ fn save(
     Ok(Ok(()))
 }
 
-/// Whether a status says what was said before, at another time.
+/// Whether two statuses differ only in their time.
 fn same(before: &str, status: &Status) -> bool {
     serde_json::from_str::<Status>(before).is_ok_and(|before| Status { at_ms: status.at_ms, ..before } == *status)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use trellis_clock::now_ms;
 use trellis_plan::conformance::{StoreSubject, store_cases};
-use trellis_plan::{StoreError, Wanted};
+use trellis_plan::{DesiredState, StoreError};
 use trellis_spec::{Federation, Name};
 
 use crate::{MAX_RUNS, NewToken, PastRuns, Put, Registry, RegistryError};
@@ -48,7 +48,7 @@ async fn a_copy_has_all_and_leaves_nothing() {
     let (directory, registry) = open().await;
     let files = || std::fs::read_dir(directory.path()).unwrap().count();
     registry.put(&federation("fed", 2), None, 1).await.unwrap();
-    // The original is still open, so that its log has what the file has not.
+    // The original is still open, so that its write-ahead log has data that the file does not have.
     let copy = Registry::copy(Some(directory.path())).unwrap();
     assert_eq!(copy.federations().await.unwrap(), registry.federations().await.unwrap());
     copy.put(&federation("fed", 3), None, 2).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_document_has_revisions() {
     let registry = Registry::open(directory.path()).unwrap();
     let entry = registry.federation(&name("fed")).await.unwrap().unwrap();
     assert_eq!((entry.revision, entry.changed_ms), (2, 40));
-    assert_eq!(entry.wanted, Wanted::Federation(Arc::new(second)));
+    assert_eq!(entry.desired, DesiredState::Federation(Arc::new(second)));
     assert_eq!(registry.federations().await.unwrap(), [entry]);
 }
 
@@ -110,14 +110,14 @@ async fn one_that_leaves_takes_no_document_until_it_is_gone() {
     let (fed, document) = (name("fed"), federation("fed", 2));
     assert!(!registry.leave(&fed, false, 1).await.unwrap());
     registry.put(&document, None, 1).await.unwrap();
-    // Who forgets one that is wanted forgets nothing.
+    // A federation that is not marked for deletion is not removed.
     registry.forget(&fed).await.unwrap();
     assert!(registry.federation(&fed).await.unwrap().is_some());
 
     assert!(registry.leave(&fed, false, 2).await.unwrap());
     assert!(registry.leave(&fed, false, 3).await.unwrap(), "repeated it is the same");
     let entry = registry.federation(&fed).await.unwrap().unwrap();
-    assert_eq!((entry.wanted, entry.changed_ms), (Wanted::Gone(fed.clone()), 2));
+    assert_eq!((entry.desired, entry.changed_ms), (DesiredState::Deleted(fed.clone()), 2));
     assert!(matches!(registry.put(&document, None, 4).await, Err(RegistryError::Leaving)));
     registry.forget(&fed).await.unwrap();
     assert_eq!(registry.put(&document, None, 5).await.unwrap(), Put::Created { revision: 1 });
@@ -129,7 +129,7 @@ async fn fences_outlive_their_federation_and_the_registry() {
     let (fed, now_ms) = (name("fed"), now_ms());
     registry.put(&federation("fed", 2), None, now_ms).await.unwrap();
     let first = registry.store(&fed).lease("one", now_ms, 1000).await.unwrap();
-    // Who held it may act for the next one too, and counts actions anew.
+    // The previous holder may act for the next federation too, with new serial numbers.
     registry.leave(&fed, false, now_ms).await.unwrap();
     registry.forget(&fed).await.unwrap();
     registry.put(&federation("fed", 2), None, now_ms).await.unwrap();
@@ -151,11 +151,11 @@ async fn two_processes_share_one_lease() {
     let lease = registry.store(&fed).lease("one", now_ms, 60_000).await.unwrap();
     let refused = other.store(&fed).lease("two", now_ms + 1, 60_000).await;
     assert_eq!(refused, Err(StoreError::Held { until_ms: lease.until_ms }));
-    // A document that another process changed is seen at the next look.
+    // A document that another process changed is visible to the next read.
     let store = registry.store(&fed);
     store.read().await.unwrap();
     other.put(&federation("fed", 5), None, now_ms).await.unwrap();
-    assert_eq!(store.read().await.unwrap().wanted, Wanted::Federation(Arc::new(federation("fed", 5))));
+    assert_eq!(store.read().await.unwrap().desired, DesiredState::Federation(Arc::new(federation("fed", 5))));
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn runs_outlive_their_federation_until_it_is_purged() {
     };
     registry.put(&document, None, 1).await.unwrap();
     for (id, at_ms, text) in [("1", 10, "first"), ("2", 20, "second"), ("1", 10, "first again")] {
-        registry.keep_run(&fed, id, at_ms, text.to_owned()).await.unwrap();
+        registry.store_run(&fed, id, at_ms, text.to_owned()).await.unwrap();
     }
     assert!(registry.past().await.unwrap().is_empty() && !registry.purge(&fed).await.unwrap(), "it is not gone");
     go(&registry, false).await;
@@ -287,7 +287,7 @@ async fn runs_outlive_their_federation_until_it_is_purged() {
     assert_eq!(registry.runs(&fed).await.unwrap().len(), 2, "the next one of this name has them too");
     go(&registry, true).await;
     assert!(registry.runs(&fed).await.unwrap().is_empty());
-    registry.keep_run(&fed, "3", 30, "third".to_owned()).await.unwrap();
+    registry.store_run(&fed, "3", 30, "third".to_owned()).await.unwrap();
     assert!(registry.purge(&fed).await.unwrap() && !registry.purge(&fed).await.unwrap());
 }
 
@@ -295,7 +295,7 @@ async fn runs_outlive_their_federation_until_it_is_purged() {
 async fn the_newest_runs_are_kept() {
     let (_directory, registry) = open().await;
     for number in 0..MAX_RUNS + 2 {
-        registry.keep_run(&name("fed"), &number.to_string(), number as u64, number.to_string()).await.unwrap();
+        registry.store_run(&name("fed"), &number.to_string(), number as u64, number.to_string()).await.unwrap();
     }
     let runs = registry.runs(&name("fed")).await.unwrap();
     assert_eq!((runs.len(), runs[0].as_str(), runs[MAX_RUNS - 1].as_str()), (MAX_RUNS, "1001", "2"));

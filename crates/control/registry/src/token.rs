@@ -1,11 +1,11 @@
-//! Tokens of the control plane: known by their SHA-256 only. What a role may do is not known here.
+//! Tokens of the control plane, stored as SHA-256. Does not know the permissions of roles.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use trellis_digest::hex;
 
 use crate::error::RegistryError;
 
-/// Bytes of the hash by which people name a token.
+/// Bytes of the hash that form the id of a token.
 const ID_BYTES: usize = 6;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,11 +1,11 @@
-//! Federations and their runs, as the API offers them: a controller for each federation, someone who watches its SuperLink,
-//! and what changes told to whoever listens. Knows nothing of HTTP.
+//! Federations and their runs: a controller and a watcher of the SuperLink for each federation, and events of all changes. Does not
+//! know HTTP.
 //!
 //! ```text
-//! keep --> controller (plan) --> sites (drivers)        what is done
-//!      \-> watcher --> superlink                         what its runs do
-//!      \-> view <-- all reads                            what is known, in memory; events
-//! document, report, submit, runs, part_log, models, apps what is asked
+//! reconcile --> controller (plan) --> sites (drivers)       actions
+//!           \-> watcher --> superlink                       runs
+//!           \-> view <-- all reads                          state in memory; events
+//! document, report, submit, runs, part_log, models, apps    requests
 //! ```
 
 mod apps;
@@ -15,11 +15,11 @@ mod convert;
 mod difference;
 mod document;
 mod fleet;
-mod keep;
 mod mask;
 mod models;
 mod part_log;
 mod preview;
+mod reconcile;
 mod report;
 mod runs;
 mod shared;
@@ -40,33 +40,33 @@ use trellis_api::{
     PastFederation, PlanReport, Role, Run, TrainingRounds,
 };
 use trellis_clock::now_ms;
-use trellis_plan::{NodeKey, OpenError, Part, ResourceId, Wanted};
+use trellis_plan::{DesiredState, NodeKey, OpenError, Part, ResourceId};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
 use trellis_spec::{Federation, Name, Pool, Runtime, to_yaml};
 use trellis_wire::call::RevokeNode;
 
 use document::{Document, invalid, unknown, wrong};
-use shared::{Bells, Shared};
+use shared::{Shared, Wakers};
 use sites::Sites;
 use view::View;
 
 pub use simulated::SimulatedSites;
 pub use sites::{SiteDrivers, copy_command, register_site_kinds};
 
-/// A change that another one overtook is tried so often.
-const TRIES: usize = 3;
+/// Attempts to change a document that another caller changes concurrently.
+const MAX_ATTEMPTS: usize = 3;
 /// Maximum number of nodes in a document planned by a caller without the role administrator.
 const MAX_PREVIEW_NODES: u64 = 5_000;
 
 #[derive(Debug, Clone)]
 pub struct PlatformSettings {
-    /// The registry, and what the local driver keeps, are in it.
+    /// The state directory: the registry, and the files of the local driver.
     pub directory: PathBuf,
     /// Our own program, which the local driver starts.
     pub program: PathBuf,
     pub sites: SiteDrivers,
-    /// Nobody else acts in this directory: what an earlier process held is ours at once. Without, it is waited until that
-    /// one's leases end. The local driver locks the directory, so that with real sites it is always so.
+    /// No other process uses the directory, so that leases of an earlier process are taken over at once instead of after they
+    /// expire. Always the case with real sites, as the local driver locks the directory.
     pub exclusive: bool,
 }
 
@@ -84,25 +84,25 @@ pub enum StartError {
     Driver { kind: &'static str, source: OpenError },
 }
 
-/// Why something was not done. The HTTP side makes a problem document of it.
+/// Why a request failed. `http` turns it into a problem document.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// There is no such federation, node or run.
+    /// The federation, node or run does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// What was sent cannot be used; everything that is wrong with it.
+    /// The request cannot be used; all problems.
     #[error("{what}")]
     Invalid { what: String, problems: Vec<Detail> },
-    /// It does not fit what is there now: another revision, being deleted.
+    /// The request conflicts with the current state: another revision, or being deleted.
     #[error("{0}")]
     Conflict(String),
     /// The role of the caller does not permit the operation.
     #[error("{0}")]
     Forbidden(String),
-    /// It may work later: the SuperLink does not answer yet.
+    /// The request may succeed later: the SuperLink does not answer yet.
     #[error("{0}")]
     NotNow(String),
-    /// The SuperLink said no.
+    /// The SuperLink refused the request.
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -135,29 +135,29 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Goes on with every federation in the registry.
+    /// Opens the registry and starts the controllers of all federations.
     pub async fn start(settings: PlatformSettings) -> Result<Arc<Platform>, StartError> {
         let failed = |source| StartError::Registry { directory: settings.directory.clone(), source };
         let registry = Registry::open(&settings.directory).map_err(failed)?;
-        let bells = Arc::new(Bells::default());
-        let sites = Sites::open(&settings, Arc::clone(&bells))?;
+        let wakers = Arc::new(Wakers::default());
+        let sites = Sites::open(&settings, Arc::clone(&wakers))?;
         let holder = match settings.exclusive || matches!(settings.sites, SiteDrivers::Real(_)) {
             true => "server".to_owned(),
             false => format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish()),
         };
         let entries = registry.federations().await.map_err(failed)?;
-        let shared = Shared::new(registry, sites, bells, holder);
+        let shared = Shared::new(registry, sites, wakers, holder);
         for entry in entries {
             let name = entry.name.clone();
             shared.views.put(entry);
             shared.recall(&name).await.map_err(failed)?;
-            shared.attend(&name);
+            shared.reconcile(&name);
         }
         Ok(Arc::new(Platform { shared }))
     }
 
-    /// Plans documents and tells of past runs without a server: reads what one left in `directory`, observes no site and
-    /// writes nothing.
+    /// For plans and past runs without a server: reads the state that a server left in `directory`. Observes no site and writes
+    /// nothing.
     pub async fn offline(directory: Option<&Path>) -> Result<Platform, StartError> {
         let failed = |source| StartError::Registry { directory: directory.unwrap_or(Path::new("")).to_owned(), source };
         let registry = Registry::copy(directory).map_err(failed)?;
@@ -167,28 +167,28 @@ impl Platform {
             let name = entry.name.clone();
             shared.views.put(entry);
             shared.recall(&name).await.map_err(failed)?;
-            // Nobody will tell of more.
+            // No watcher adds further runs.
             shared.views.note(&name, |view| Arc::make_mut(&mut view.runs).complete = true);
         }
         Ok(Platform { shared })
     }
 
-    /// Lets controllers go. What they made goes on.
+    /// Stops the controllers. Federations keep running.
     pub async fn stop(&self) {
         self.shared.stop().await;
     }
 
-    /// For tokens.
+    /// For the tokens of callers.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry
     }
 
-    /// What happens from now on. A receiver that lags has missed something.
+    /// All events from now on. A receiver that lags misses events.
     pub fn events(&self) -> broadcast::Receiver<Arc<Event>> {
         self.shared.views.events()
     }
 
-    /// By name. From memory: nobody is asked.
+    /// Sorted by name. Answered from memory.
     pub fn federations(&self) -> Vec<Arc<FederationSummary>> {
         self.shared.views.summaries()
     }
@@ -198,20 +198,20 @@ impl Platform {
         Ok(self.view(name)?.detail(may_see_secrets(role)))
     }
 
-    /// By pool and number. From memory.
+    /// Sorted by pool and index. Answered from memory.
     pub fn nodes(&self, name: &str) -> Result<Vec<Node>, Refusal> {
         let view = self.view(name)?;
         Ok(view.decided.map(|decided| decided.nodes.to_vec()).unwrap_or_default())
     }
 
-    /// What `apply` would do with this document. `file` is named in problems.
+    /// The changes that `apply` would make for a document. `file` is the file name in diagnostics.
     pub async fn plan(&self, text: &str, file: &str, role: Role) -> Result<PlanReport, Refusal> {
         let document = self.read(text, file, None)?;
         check_size(&document.federation, role)?;
         report::plan(&self.shared, document, may_see_secrets(role)).await
     }
 
-    /// What is to be done now for a federation as it is, and why not more.
+    /// The current plan of a federation, with reasons for what is not done.
     pub async fn current_plan(&self, name: &str, role: Role) -> Result<PlanReport, Refusal> {
         report::current(&self.shared, self.view(name)?, may_see_secrets(role)).await
     }
@@ -221,15 +221,14 @@ impl Platform {
         self.read(text, name, Some(name)).map(drop)
     }
 
-    /// Keeps a document with exactly one federation of this name. `expected`: only if its revision is this (0: only if new).
+    /// Applies a document with exactly one federation of this name. `expected`: the required revision (0: must be new).
     pub async fn apply(&self, name: &str, text: &str, expected: Option<u64>) -> Result<Applied, Refusal> {
         let document = self.read(text, name, Some(name))?;
         let applied = self.put(document.federation, expected).await?;
         Ok(Applied { warnings: document.warnings, ..applied })
     }
 
-    /// Changes the count of a pool, as a change of the document.
-    /// With `repartition` the data is divided into as many shards as there are nodes.
+    /// Changes the count of a pool in the document. `repartition` also sets the number of shards to the number of nodes.
     pub async fn scale(&self, name: &str, pool: &str, to: &trellis_api::Pool) -> Result<Applied, Refusal> {
         let joined = self.view(name)?.decided.map_or(0, |decided| {
             let holders = decided.nodes.iter().filter(|node| node.joined && node.shard.is_some());
@@ -238,8 +237,8 @@ impl Platform {
         self.change(name, |federation| scaled(federation, pool, to, joined)).await
     }
 
-    /// Keeps a node from new work, or lets it take work again: a node of a pool as a change of the document, one that joined
-    /// from elsewhere by leaving it out of what runs select.
+    /// Drains a node, or ends its drain: a node of a pool by changing the document, a joined node by excluding it from the selection
+    /// of runs.
     pub async fn drain(&self, name: &str, node: &str, drained: bool) -> Result<Applied, Refusal> {
         let view = self.view(name)?;
         if let Some(id) = view.joined(node).and_then(|joined| joined.id.clone()) {
@@ -249,7 +248,7 @@ impl Platform {
             return Ok(Applied { detail, created: false, changed, warnings: Vec::new() });
         }
         let Part::Node(key) = part_id(&view, node)?.part else {
-            return Err(Refusal::NotFound("the coordinator takes no work that could be drained".to_owned()));
+            return Err(Refusal::NotFound("the coordinator cannot be drained".to_owned()));
         };
         self.change(name, |federation| with_drained(federation, &key, drained)).await
     }
@@ -264,19 +263,19 @@ impl Platform {
                 nodes.remove(id)
             };
         });
-        self.shared.attend(name);
+        self.shared.reconcile(name);
         Ok(())
     }
 
-    /// Takes a node that joined from elsewhere away from the SuperLink: its next call is refused.
+    /// Revokes a joined node in the SuperLink, which refuses its further calls.
     pub async fn revoke(&self, name: &str, node: &str) -> Result<(), Refusal> {
         let view = self.view(name)?;
         let Some(id) = view.joined(node).and_then(|joined| joined.id.clone()) else {
             return Err(match part_id(&view, node)?.part {
-                Part::Coordinator => Refusal::Conflict("the coordinator goes with its federation".to_owned()),
+                Part::Coordinator => Refusal::Conflict("the coordinator is deleted with its federation".to_owned()),
                 Part::Node(key) => Refusal::Conflict(format!(
-                    "{key} is a node of pool {}, which would make it again; `trellis scale {}=COUNT` takes the last nodes \
-                     of the pool away, and `drained` keeps this one from new work",
+                    "{key} is a node of pool {}, which would create it again; `trellis scale {}=COUNT` removes the last nodes \
+                     of the pool, and `drained` drains this one",
                     key.pool, key.pool
                 )),
             });
@@ -295,17 +294,17 @@ impl Platform {
         name: &str,
         change: impl Fn(&Federation) -> Result<Federation, Refusal>,
     ) -> Result<Applied, Refusal> {
-        let mut tries = TRIES;
+        let mut attempts = MAX_ATTEMPTS;
         loop {
             let view = self.view(name)?;
             let Some(federation) = view.federation.as_ref().filter(|_| !view.leaving) else {
                 return Err(RegistryError::Leaving.into());
             };
             let changed = change(federation)?;
-            tries -= 1;
+            attempts -= 1;
             match self.put(changed, Some(view.revision)).await {
-                // Somebody else changed the document meanwhile: the change is made in that one.
-                Err(Refusal::Conflict(_)) if tries > 0 => {
+                // The document changed concurrently: apply the change to the new document.
+                Err(Refusal::Conflict(_)) if attempts > 0 => {
                     if let Some(entry) = self.shared.registry.federation(&view.name).await? {
                         self.shared.views.put(entry);
                     }
@@ -315,7 +314,7 @@ impl Platform {
         }
     }
 
-    /// Nothing of it is to be left but its runs; with `purge` not even those. Repeated: the same.
+    /// Deletes a federation. Its runs stay listed, unless `purge` is set. Idempotent.
     pub async fn delete(&self, name: &str, purge: bool) -> Result<(), Refusal> {
         let name = document::name(name)?;
         if !self.shared.registry.leave(&name, purge, now_ms()).await? {
@@ -325,10 +324,10 @@ impl Platform {
         if self.shared.views.contains(&name) {
             self.shared.views.note(&name, |view| view.leaving = true);
         } else if let Some(entry) = self.shared.registry.federation(&name).await? {
-            // Its document could not be read, so that nobody kept it.
+            // Its document could not be parsed, so that it has no view.
             self.shared.views.put(entry);
         }
-        self.shared.attend(&name);
+        self.shared.reconcile(&name);
         Ok(())
     }
 
@@ -336,7 +335,7 @@ impl Platform {
         superlink::connection(&self.shared.sites, &self.view(name)?).await
     }
 
-    /// Newest first. Also of a federation that is gone.
+    /// Newest first. Includes runs of deleted federations.
     pub async fn runs(&self, name: &str) -> Result<Vec<Run>, Refusal> {
         match self.view(name) {
             Ok(view) => runs::list(&view),
@@ -354,13 +353,13 @@ impl Platform {
         }
     }
 
-    /// A run of a federation that is gone.
+    /// A run of a deleted federation.
     async fn past_run(&self, name: &str, run: &str, gone: Refusal) -> Result<Run, Refusal> {
         let past = runs::past(&self.shared, &document::name(name)?).await?;
         past.into_iter().find(|past| past.id == run).ok_or(gone)
     }
 
-    /// Federations that are gone and whose runs are kept, by name.
+    /// Deleted federations whose runs are stored, by name.
     pub async fn past_federations(&self) -> Result<Vec<PastFederation>, Refusal> {
         let past = self.shared.registry.past().await?.into_iter();
         Ok(past
@@ -377,7 +376,7 @@ impl Platform {
         runs::start(&self.shared, &self.view(name)?, new, by).await
     }
 
-    /// One that is over: the same, and it is said how it ended.
+    /// A finished run is returned unchanged.
     pub async fn stop_run(&self, name: &str, run: &str) -> Result<Run, Refusal> {
         runs::stop(&self.shared, &self.view(name)?, run).await
     }
@@ -386,12 +385,12 @@ impl Platform {
     pub async fn rounds(&self, name: &str, run: &str, after: Option<u64>) -> Result<TrainingRounds, Refusal> {
         match self.view(name) {
             Ok(view) => runs::rounds(&self.shared, &view, run, after).await,
-            // The reports of its rounds went with the SuperLink.
+            // The reports were deleted with the SuperLink.
             Err(gone) => self.past_run(name, run, gone).await.map(|_| TrainingRounds::default()),
         }
     }
 
-    /// What the log of a run has after a place (empty: from the beginning). With `wait` it waits a while for more.
+    /// The log of a run after a position (empty: from the beginning). `wait`: waits for more, with a timeout.
     pub async fn run_log(&self, name: &str, run: &str, after: &str, wait: bool) -> Result<LogPart, Refusal> {
         match self.view(name) {
             Ok(view) => runs::log(&self.shared, &view, run, after, wait).await,
@@ -402,12 +401,12 @@ impl Platform {
         }
     }
 
-    /// The same for the program of the coordinator or a node: `coordinator`, or its name. Without `after`: the last lines.
+    /// The log of the coordinator or a node, after a position; without one, its last lines.
     pub async fn part_log(&self, name: &str, part: &str, after: Option<&str>, wait: bool) -> Result<LogPart, Refusal> {
         let view = self.view(name)?;
         if let Some(joined) = view.joined(part) {
             return Err(Refusal::NotFound(format!(
-                "{} joined from elsewhere: its logs are where it runs",
+                "{} joined by itself: its logs are on its own machine",
                 joined.name
             )));
         }
@@ -424,12 +423,12 @@ impl Platform {
         models::list(&self.shared.sites, &self.view(name)?).await
     }
 
-    /// The bytes of one, by its path in that list.
+    /// The file of a model, by its path in that list.
     pub async fn model(&self, name: &str, path: &str) -> Result<std::fs::File, Refusal> {
         models::open(&self.shared.sites, &self.view(name)?, path).await
     }
 
-    /// What can be run without bringing an app.
+    /// Built-in apps.
     pub fn apps(&self) -> Apps {
         apps::apps()
     }
@@ -461,13 +460,13 @@ impl Platform {
         let name = federation.name.clone();
         if changed || !self.shared.views.contains(&name) {
             let document = to_yaml(&federation);
-            let wanted = Wanted::Federation(Arc::new(federation));
-            self.shared.views.put(Entry { name: name.clone(), wanted, document, revision, changed_ms, status: None });
+            let desired = DesiredState::Federation(Arc::new(federation));
+            self.shared.views.put(Entry { name: name.clone(), desired, document, revision, changed_ms, status: None });
         }
         if created {
             self.shared.recall(&name).await?;
         }
-        self.shared.attend(&name);
+        self.shared.reconcile(&name);
         let detail = self.view(name.as_str())?.detail(true);
         Ok(Applied { detail, created, changed, warnings: Vec::new() })
     }
@@ -485,8 +484,8 @@ fn may_see_secrets(role: Role) -> bool {
 
 /// Limits the number of nodes, because planning takes time and memory for each node.
 fn check_size(federation: &Federation, role: Role) -> Result<(), Refusal> {
-    let most = |pool: &Pool| pool.scaling.as_ref().map_or(0, |scaling| scaling.max).max(pool.count);
-    let nodes: u64 = federation.pools.iter().map(|pool| u64::from(most(pool))).sum();
+    let max = |pool: &Pool| pool.scaling.as_ref().map_or(0, |scaling| scaling.max).max(pool.count);
+    let nodes: u64 = federation.pools.iter().map(|pool| u64::from(max(pool))).sum();
     if role == Role::Admin || nodes <= MAX_PREVIEW_NODES {
         return Ok(());
     }
@@ -495,7 +494,7 @@ fn check_size(federation: &Federation, role: Role) -> Result<(), Refusal> {
     )))
 }
 
-/// The same with another count, if that still holds together.
+/// The federation with another count, if it is still valid.
 fn scaled(
     federation: &Federation,
     pool: &str,
@@ -511,28 +510,28 @@ fn scaled(
         && !(scaling.min..=scaling.max).contains(&count)
     {
         let what = format!("{count} is not within scaling, which is {} to {}", scaling.min, scaling.max);
-        return Err(refused(wrong("count", what, "stay within, or change spec.pools.scaling in the document")));
+        return Err(refused(wrong("count", what, "give a count within, or change spec.pools.scaling in the document")));
     }
     federation.pools[index].count = count;
     if repartition {
         let nodes = federation.pools.iter().map(|pool| pool.count).fold(joined, u32::saturating_add);
         federation.training.partitions = Some(nodes.max(1));
     }
-    // Whoever has a federation need not ask again whether it holds together: so it is asked here.
+    // A `Federation` is always valid: parse the result to check it.
     let document = document::read(&to_yaml(&federation), federation.name.as_str(), None)?;
     Ok(document.federation)
 }
 
-/// The same with a node that is drained, or no longer.
+/// The federation with a node drained, or not.
 fn with_drained(federation: &Federation, key: &NodeKey, drained: bool) -> Result<Federation, Refusal> {
     let mut federation = federation.clone();
     if drained && federation.runtime != Runtime::Trellis {
-        let what = format!("a SuperNode of {} cannot be told to take no new work", federation.runtime);
+        let what = format!("a SuperNode of {} cannot be drained", federation.runtime);
         let detail = wrong("drained", what, "use runtime: trellis, or scale the pool down");
         return Err(invalid("the node cannot be drained", vec![detail]));
     }
     let Some(pool) = federation.pools.iter_mut().find(|pool| pool.name == key.pool) else {
-        return Err(Refusal::NotFound(format!("{key} is a node of no pool in the document")));
+        return Err(Refusal::NotFound(format!("{key} belongs to no pool of the document")));
     };
     match drained {
         true => pool.drained.insert(key.index),
@@ -541,7 +540,7 @@ fn with_drained(federation: &Federation, key: &NodeKey, drained: bool) -> Result
     Ok(federation)
 }
 
-/// `coordinator`, or a node's name, at the site where it is.
+/// The id of `coordinator` or of a node, at its current site.
 fn part_id(view: &View, part: &str) -> Result<ResourceId, Refusal> {
     let missing = || Refusal::NotFound(format!("federation {} has no part {part:?}", view.name));
     let decided = view.decided.as_ref().ok_or_else(missing)?;

@@ -272,7 +272,7 @@ async fn a_plan_tells_what_would_be_done_and_does_nothing() {
     let changed = platform.plan(&other, "demo.yaml", Role::Admin).await.expect("a plan");
     assert_eq!(changed.actions.first().map(|action| action.verb.as_str()), Some("replace"), "{}", changed.text);
     let why = changed.report.iter().find(|why| why.about == "coordinator").expect("a reason");
-    assert_eq!(why.text, "replaced, for another env.LEVEL");
+    assert_eq!(why.text, "replaced because of changes: env.LEVEL");
     assert!(changed.diff.contains("+      LEVEL: high"), "{}", changed.diff);
     let official = document("demo", 2).replace("spec:", "spec:\n  runtime: flower:1.39.0");
     let lost = platform.plan(&official, "demo.yaml", Role::Admin).await.expect("a plan").promises_lost;

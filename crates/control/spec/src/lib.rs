@@ -2,6 +2,10 @@
 //!
 //! What is in a [`Federation`] holds together: names are unique and fit, references lead somewhere, numbers are in
 //! range. Nothing here knows what exists, or how to make it.
+//!
+//! # Invariants
+//! - A [`Federation`] is checked: its users need not check again.
+//! - Only this crate parses YAML. Nothing here knows files, clocks or networks.
 
 mod amount;
 mod cidr;
@@ -36,7 +40,7 @@ pub use document::{STRATEGIES, USUAL_SUBNET};
 pub use expression::Expression;
 pub use federation::*;
 pub use node_config::{ConfigValue, render_node_config};
-pub use problem::{Mark, Problem, Problems};
+pub use problem::{Diagnostic, Diagnostics, Mark, Position};
 pub use read::{Reading, read, read_with_warnings};
 pub use reference::reference;
 pub use schedule::Schedule;

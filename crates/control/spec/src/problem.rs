@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
+use trellis_diagnostic::Severity;
+
 /// Lines and columns count from 1, as editors do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
@@ -15,71 +17,48 @@ impl Mark {
     pub const START: Mark = Mark { line: 1, column: 1 };
 }
 
+/// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct Position {
     pub file: String,
     pub line: usize,
     pub column: usize,
     /// Which field, like `spec.pools[1].count`; empty: the document itself.
-    pub path: String,
-    pub what: String,
-    pub advice: String,
+    pub field: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
-        if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
-        }
-        write!(f, "{} (to do: {})", self.what, self.advice)
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)?;
+        if self.field.is_empty() { Ok(()) } else { write!(f, ": {}", self.field) }
     }
 }
 
-/// Everything that is wrong, in the order of the file. Never empty.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>);
+pub type Diagnostic = trellis_diagnostic::Diagnostic<Position>;
+/// All errors of a file, in its order. Never empty.
+pub type Diagnostics = trellis_diagnostic::Diagnostics<Position>;
 
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            let end = if index + 1 < self.0.len() { "\n" } else { "" };
-            write!(f, "{problem}{end}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Gathers what is said about one file while it is read.
+/// Collects the diagnostics of one file while it is read.
 #[derive(Debug)]
 pub(crate) struct Notes {
     file: String,
-    problems: RefCell<Vec<Problem>>,
-    warnings: RefCell<Vec<Problem>>,
+    found: RefCell<Vec<Diagnostic>>,
 }
 
 impl Notes {
     pub fn new(file: &str) -> Rc<Self> {
-        Rc::new(Self { file: file.to_owned(), problems: RefCell::default(), warnings: RefCell::default() })
+        Rc::new(Self { file: file.to_owned(), found: RefCell::default() })
     }
 
-    /// Problems and warnings, each in the order of the file.
-    pub fn take(&self) -> (Vec<Problem>, Vec<Problem>) {
-        let sorted = |notes: &RefCell<Vec<Problem>>| {
-            let mut notes = notes.take();
-            notes.sort_by_key(|note| (note.line, note.column));
-            notes
-        };
-        (sorted(&self.problems), sorted(&self.warnings))
+    /// Errors and warnings, each in the order of the file.
+    pub fn take(&self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+        let mut found = self.found.take();
+        found.sort_by_key(|found| (found.place.line, found.place.column));
+        found.into_iter().partition(|found| found.severity == Severity::Error)
     }
 
-    pub fn problem_count(&self) -> usize {
-        self.problems.borrow().len()
-    }
-
-    fn problem(&self, place: &Place, what: String, advice: String) -> Problem {
-        let Mark { line, column } = place.mark;
-        Problem { file: self.file.clone(), line, column, path: place.path.clone(), what, advice }
+    pub fn error_count(&self) -> usize {
+        self.found.borrow().iter().filter(|found| found.severity == Severity::Error).count()
     }
 }
 
@@ -106,72 +85,27 @@ impl Place {
     }
 
     pub fn refuse(&self, what: impl Into<String>, advice: impl Into<String>) {
-        self.notes.problems.borrow_mut().push(self.notes.problem(self, what.into(), advice.into()));
+        self.notes.found.borrow_mut().push(Diagnostic::error(self.position(), what, advice));
     }
 
     pub fn warn(&self, what: impl Into<String>, advice: impl Into<String>) {
-        self.notes.warnings.borrow_mut().push(self.notes.problem(self, what.into(), advice.into()));
+        self.notes.found.borrow_mut().push(Diagnostic::warning(self.position(), what, advice));
+    }
+
+    fn position(&self) -> Position {
+        let Mark { line, column } = self.mark;
+        Position { file: self.notes.file.clone(), line, column, field: self.path.clone() }
     }
 }
 
 /// `did you mean count?`, or all the names there are.
 pub(crate) fn suggest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    match nearest(word, known.clone()) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None => format!("known are {}", known.collect::<Vec<_>>().join(", ")),
-    }
-}
-
-/// The known name that is nearest to a misspelt one, if any is near.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let letters = |text: &str| -> Vec<char> {
-        text.chars().filter(|c| !['-', '_', ' '].contains(c)).flat_map(char::to_lowercase).collect()
-    };
-    let word = letters(word);
-    let (distance, name) = known.map(|name| (edits(&word, &letters(name)), name)).min_by_key(|(edits, _)| *edits)?;
-    // A third of the letters may be wrong.
-    (distance * 3 <= word.len()).then_some(name)
-}
-
-/// How many letters must be added, removed, exchanged or swapped with their neighbour to make one word of the other.
-fn edits(from: &[char], to: &[char]) -> usize {
-    let mut before_last = vec![0; to.len() + 1];
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for i in 1..=from.len() {
-        let mut row = vec![i; to.len() + 1];
-        for j in 1..=to.len() {
-            let exchanged = last[j - 1] + usize::from(from[i - 1] != to[j - 1]);
-            row[j] = exchanged.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
-                row[j] = row[j].min(before_last[j - 2] + 1);
-            }
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
+    trellis_diagnostic::suggest(word, known, "known are")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn near_names_are_found_and_far_ones_not() {
-        let known = ["count", "nodeConfig", "image", "gpu", "extraArgs"];
-        for (typed, meant) in [
-            ("cuont", Some("count")),
-            ("counts", Some("count")),
-            ("node_config", Some("nodeConfig")),
-            ("nodeconfig", Some("nodeConfig")),
-            ("extra-arg", Some("extraArgs")),
-            ("gup", Some("gpu")),
-            ("replicas", None),
-            ("cpu", Some("gpu")),
-            ("", None),
-        ] {
-            assert_eq!(nearest(typed, known.into_iter()), meant, "{typed}");
-        }
-    }
 
     #[test]
     fn problems_read_from_top_to_bottom() {
@@ -181,7 +115,7 @@ mod tests {
         pools.item(1, Mark { line: 9, column: 5 }).refuse("it is wrong", "write it right");
         top.refuse("it is empty", "write something");
         let (problems, warnings) = notes.take();
-        let told = Problems(problems).to_string();
+        let told = Diagnostics::from(problems).to_string();
         let expected = "a.yaml:1:1: it is empty (to do: write something)\n\
                         a.yaml:9:5: spec.pools[1]: it is wrong (to do: write it right)";
         assert_eq!((told.as_str(), warnings.len()), (expected, 0));

@@ -6,7 +6,7 @@ use crate::document::{self, API_VERSION, KIND};
 use crate::federation::Federation;
 use crate::object;
 use crate::operator;
-use crate::problem::{Mark, Notes, Place, Problem, Problems, suggest};
+use crate::problem::{Diagnostic, Diagnostics, Mark, Notes, Place, suggest};
 use crate::tree::{self, Node, Value};
 
 /// What a file says.
@@ -14,18 +14,18 @@ use crate::tree::{self, Node, Value};
 pub struct Reading {
     pub federations: Vec<Federation>,
     /// What was left out, or may not mean what was meant.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Reads all documents of a file, YAML or JSON. `file` is only named in problems.
-pub fn read(text: &str, file: &str) -> Result<Vec<Federation>, Problems> {
+pub fn read(text: &str, file: &str) -> Result<Vec<Federation>, Diagnostics> {
     read_with_warnings(text, file).map(|reading| reading.federations)
 }
 
-pub fn read_with_warnings(text: &str, file: &str) -> Result<Reading, Problems> {
+pub fn read_with_warnings(text: &str, file: &str) -> Result<Reading, Diagnostics> {
     let notes = Notes::new(file);
     let documents = tree::parse(text, &notes);
-    if documents.is_empty() && notes.problem_count() == 0 {
+    if documents.is_empty() && notes.error_count() == 0 {
         let advice = format!("write a document that begins with apiVersion: {API_VERSION}");
         Place::top(&notes, Mark::START).refuse("there is no document in it", advice);
     }
@@ -44,7 +44,7 @@ pub fn read_with_warnings(text: &str, file: &str) -> Result<Reading, Problems> {
         (problems, warnings) if problems.is_empty() => {
             Ok(Reading { federations: federations.into_iter().map(|(federation, _)| federation).collect(), warnings })
         }
-        (problems, _) => Err(Problems(problems)),
+        (problems, _) => Err(problems.into()),
     }
 }
 

@@ -3,7 +3,7 @@
 mod federations;
 
 use proptest::prelude::*;
-use trellis_spec::{Problems, read, read_with_warnings, to_yaml};
+use trellis_spec::{read, read_with_warnings, to_yaml};
 
 /// Mappings whose keys are the user's.
 const FREE: [&str; 5] = ["env", "nodeConfig", "runConfig", "annotations", "nodeSelector"];
@@ -35,12 +35,12 @@ proptest! {
         let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         changed.insert(line, format!("{}{STRANGER}: 1", " ".repeat(column)));
 
-        let Problems(problems) = read(&changed.join("\n"), "changed.yaml").unwrap_err();
+        let problems = read(&changed.join("\n"), "changed.yaml").unwrap_err().0;
         prop_assert_eq!(problems.len(), 1);
         let problem = &problems[0];
-        prop_assert_eq!((problem.line, problem.column), (line + 1, column + 1));
+        prop_assert_eq!((problem.place.line, problem.place.column), (line + 1, column + 1));
         prop_assert_eq!(problem.what.as_str(), "there is no such field");
-        prop_assert!(problem.path.ends_with(STRANGER));
+        prop_assert!(problem.place.field.ends_with(STRANGER));
     }
 
     #[test]
@@ -78,15 +78,15 @@ proptest! {
 fn told_within(text: &str) -> Result<(), TestCaseError> {
     let said = match read_with_warnings(text, "strange.yaml") {
         Ok(reading) => reading.warnings,
-        Err(Problems(problems)) => {
-            prop_assert!(!problems.is_empty());
-            problems
+        Err(problems) => {
+            prop_assert!(!problems.0.is_empty());
+            problems.0
         }
     };
     for problem in said {
         // Where something is missing at the end, the place is one line behind it.
-        prop_assert!((1..=text.split(['\n', '\r']).count() + 1).contains(&problem.line), "{problem}");
-        prop_assert!(problem.column >= 1);
+        prop_assert!((1..=text.split(['\n', '\r']).count() + 1).contains(&problem.place.line), "{problem}");
+        prop_assert!(problem.place.column >= 1);
     }
     Ok(())
 }

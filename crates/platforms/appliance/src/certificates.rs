@@ -1,30 +1,31 @@
-//! The certificates of a SuperLink in its VM: made and renewed by an authority of its own, whose key no program reads but this,
-//! or given by an operator and looked at whole. An address that changed means a new leaf, never a new authority.
+//! Certificates of a SuperLink in its VM: issued and renewed by a local authority whose key only the agent can read, or given
+//! by an operator and validated. A new address means a new leaf certificate, never a new authority.
 
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
+use trellis_diagnostic::Diagnostic;
 use trellis_pki::authority::{Authority, CA_VALIDITY, LEAF_VALIDITY, Order};
-use trellis_pki::{Endpoint, Files, Problem, UnixSeconds};
+use trellis_pki::{Endpoint, Files, UnixSeconds};
 
 use crate::disk::{self, Owner};
+use crate::failure::{Code, Failure};
 use crate::place::Place;
 use crate::settings::{Certificates, Name};
-use crate::trouble::{Code, Trouble};
 
 const AUTHORITY: &str = "Trellis appliance CA";
 
-/// What is served with now.
+/// Certificates in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provided {
-    /// PEM of all authorities to trust, in a rotation two.
+    /// PEM of all trusted authorities; two during a rotation.
     pub trust: String,
-    /// The certificate is another than before.
+    /// The certificate differs from the one before.
     pub is_new: bool,
 }
 
-/// Everybody that a certificate must name: whom others call first, so that it bears that name.
+/// All names and addresses of the certificate. The advertised address comes first.
 pub fn names(advertised: Option<IpAddr>, addresses: &[IpAddr], extra: &[Name]) -> Vec<Endpoint> {
     let mut names: Vec<Endpoint> = Vec::new();
     let extra = extra.iter().filter_map(|name| match name {
@@ -40,7 +41,7 @@ pub fn names(advertised: Option<IpAddr>, addresses: &[IpAddr], extra: &[Name]) -
     names
 }
 
-/// Makes sure of the files, and says whom to trust. May be asked as often as anybody likes.
+/// Provides the files, and returns the authorities. Idempotent.
 pub fn provide(
     certificates: &Certificates,
     advertised: Option<IpAddr>,
@@ -48,36 +49,41 @@ pub fn provide(
     place: &Place,
     owner: Option<Owner>,
     now: UnixSeconds,
-) -> Result<Provided, Trouble> {
+) -> Result<Provided, Failure> {
     let out = place.served(certificates);
-    // The programs pass through it, whatever our umask is; what is in it is theirs.
+    // The programs must traverse the directory, whatever the umask is, and own its contents.
     disk::make_directory(out.parent().unwrap_or(&out), 0o755, None).map_err(|error| failed(&error))?;
     match certificates {
         Certificates::Own { extra } => {
             let names = names(advertised, addresses, extra);
-            let made = own(names, &out, place, now).map_err(|error| failed(&error))?;
+            let issued = issue(names, &out, place, now).map_err(|error| failed(&error))?;
             disk::give_all(&out, owner).map_err(|error| failed(&error))?;
-            Ok(made)
+            Ok(issued)
         }
         Certificates::Operator { ca, certificate, key } => {
             let texts = [("ca.crt", ca, 0o644), ("server.pem", certificate, 0o644), ("server.key", key, 0o600)];
             let endpoints: Vec<Endpoint> = advertised.iter().map(|ip| Endpoint::Ip(*ip)).collect();
-            given(&texts, &out, &endpoints, owner, now)
+            install(&texts, &out, &endpoints, owner, now)
         }
     }
 }
 
-fn failed(error: &dyn std::error::Error) -> Trouble {
+fn failed(error: &dyn std::error::Error) -> Failure {
     let mut what = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         what = format!("{what}: {error}");
         source = error.source();
     }
-    Trouble::new(Code::TlsSetupFailed, what)
+    Failure::new(Code::TlsSetupFailed, what)
 }
 
-fn own(endpoints: Vec<Endpoint>, out: &Path, place: &Place, now: UnixSeconds) -> Result<Provided, trellis_pki::Error> {
+fn issue(
+    endpoints: Vec<Endpoint>,
+    out: &Path,
+    place: &Place,
+    now: UnixSeconds,
+) -> Result<Provided, trellis_pki::Error> {
     let directory = place.authority();
     let mut authority = match directory.join("state.json").exists() {
         true => Authority::open(&directory)?,
@@ -91,14 +97,14 @@ fn own(endpoints: Vec<Endpoint>, out: &Path, place: &Place, now: UnixSeconds) ->
     Ok(Provided { trust: authority.trust_bundle()?, is_new: issued.reason.is_some() })
 }
 
-/// The operator's files, put in place when all of them together were found good.
-fn given(
+/// Installs the operator's files after all of them are validated together.
+fn install(
     texts: &[(&str, &String, u32); 3],
     out: &Path,
     endpoints: &[Endpoint],
     owner: Option<Owner>,
     now: UnixSeconds,
-) -> Result<Provided, Trouble> {
+) -> Result<Provided, Failure> {
     let write = |directory: &Path| -> io::Result<bool> {
         disk::make_directory(directory, 0o700, owner)?;
         let mut is_new = false;
@@ -113,7 +119,7 @@ fn given(
     let files = Files { certificate: at("server.pem"), key: at("server.key"), ca: at("ca.crt") };
     let checked = trellis_pki::check(&files, endpoints, None, now);
     let _ = std::fs::remove_dir_all(&trial);
-    let checked = checked.map_err(|problems| Trouble::new(Code::TlsSetupFailed, told(&problems)))?;
+    let checked = checked.map_err(|problems| Failure::new(Code::TlsSetupFailed, summary(&problems)))?;
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
@@ -121,7 +127,7 @@ fn given(
     Ok(Provided { trust: texts[0].1.clone(), is_new })
 }
 
-fn told(problems: &[Problem]) -> String {
+fn summary(problems: &[Diagnostic]) -> String {
     problems
         .iter()
         .map(|problem| format!("{} (to do: {})", problem.what, problem.advice))
@@ -143,8 +149,8 @@ mod tests {
     fn make(root: &Path, addresses: &[&str], now: UnixSeconds) -> Provided {
         let addresses: Vec<IpAddr> = addresses.iter().map(|text| ip(text)).collect();
         let place = Place::new(root, "/bin/trellis");
-        let own = Certificates::Own { extra: vec![Name::Dns("link.example.org".into())] };
-        provide(&own, addresses.first().copied(), &addresses, &place, None, now).expect("certificates")
+        let issue = Certificates::Own { extra: vec![Name::Dns("link.example.org".into())] };
+        provide(&issue, addresses.first().copied(), &addresses, &place, None, now).expect("certificates")
     }
 
     #[test]
@@ -152,20 +158,20 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         let first = make(root.path(), &["10.0.0.5", "2001:db8::5"], NOW);
         assert!(first.is_new);
-        assert!(!make(root.path(), &["10.0.0.5", "2001:db8::5"], NOW + DAY).is_new, "it is good for long");
+        assert!(!make(root.path(), &["10.0.0.5", "2001:db8::5"], NOW + DAY).is_new, "it is valid for long");
         let moved = make(root.path(), &["10.0.0.6"], NOW + DAY);
         assert!(moved.is_new);
         assert_eq!(moved.trust, first.trust);
-        assert!(make(root.path(), &["10.0.0.6"], NOW + 31 * DAY).is_new, "it is renewed before it ends");
+        assert!(make(root.path(), &["10.0.0.6"], NOW + 31 * DAY).is_new, "it is renewed before it expires");
     }
 
     #[test]
-    fn everybody_is_named_once_and_nobody_calls_the_wildcard() {
+    fn names_are_unique_and_contain_no_wildcard() {
         let extra = [Name::Dns("a.example".into()), Name::Ip(ip("10.0.0.5"))];
         let names = names(Some(ip("10.0.0.5")), &[ip("10.0.0.5"), ip("0.0.0.0"), ip("fd00::2")], &extra);
-        let told: Vec<String> = names.iter().map(Endpoint::to_string).collect();
-        assert_eq!(told[..3], ["10.0.0.5", "fd00::2", "a.example"]);
-        assert_eq!(told.len(), 6);
+        let summary: Vec<String> = names.iter().map(Endpoint::to_string).collect();
+        assert_eq!(summary[..3], ["10.0.0.5", "fd00::2", "a.example"]);
+        assert_eq!(summary.len(), 6);
     }
 
     #[test]
@@ -174,10 +180,10 @@ mod tests {
         make(root.path(), &["10.0.0.5"], NOW);
         let place = Place::new(root.path(), "/bin/trellis");
         let served = place.served(&Certificates::Own { extra: Vec::new() });
-        let read = |name: &str| std::fs::read_to_string(served.join(name)).expect("it was made");
+        let read = |name: &str| std::fs::read_to_string(served.join(name)).expect("the file exists");
         let (ca, certificate, key) = (read("ca.crt"), read("server.pem"), read("server.key"));
         let good = Certificates::Operator { ca: ca.clone(), certificate: certificate.clone(), key };
-        let provided = provide(&good, Some(ip("10.0.0.5")), &[], &place, None, NOW).expect("they fit");
+        let provided = provide(&good, Some(ip("10.0.0.5")), &[], &place, None, NOW).expect("valid certificates");
         assert_eq!((provided.trust.as_str(), provided.is_new), (ca.as_str(), true));
         let elsewhere = provide(&good, Some(ip("10.9.9.9")), &[], &place, None, NOW).expect_err("not covered");
         assert_eq!(elsewhere.code, Code::TlsSetupFailed);
@@ -186,7 +192,7 @@ mod tests {
         let wrong = std::fs::read_to_string(other.path().join("var/lib/trellis/tls/own/server.key")).expect("made");
         let bad = Certificates::Operator { ca, certificate, key: wrong };
         assert!(provide(&bad, Some(ip("10.0.0.5")), &[], &place, None, NOW).is_err());
-        let kept = std::fs::read_to_string(place.served(&bad).join("server.key")).expect("the good one stays");
+        let kept = std::fs::read_to_string(place.served(&bad).join("server.key")).expect("the valid key stays");
         assert_eq!(kept, read("server.key"));
     }
 }

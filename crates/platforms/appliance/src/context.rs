@@ -1,5 +1,5 @@
-//! Where values of variables come from: the environment, `one_env`, the context CD, and what a controller assigned. All of it is
-//! parsed and nothing of it is ever run. What the values mean is not known here.
+//! Sources of variables: the environment, `one_env`, the context CD, and the assignment of a controller. Parses all of them
+//! and executes none. The meaning of values is defined elsewhere.
 
 mod quoting;
 
@@ -10,23 +10,23 @@ use std::os::unix::ffi::OsStringExt;
 pub use quoting::single_quoted;
 use trellis_one::keys::Assignment;
 
-use crate::problem::Problem;
+use crate::problem::{Diagnostic, problem};
 
-/// A context is some kilobytes; a longer file is something else.
+/// Maximum size of a context file. Real ones have a few kilobytes.
 pub const MAX_CONTEXT_BYTES: usize = 4 << 20;
-/// A value longer than this is no setting. Certificates of a long chain fit.
+/// Maximum size of a value. Long certificate chains fit.
 pub const MAX_VALUE_BYTES: usize = 256 << 10;
 
-/// What only `one_env` tells, besides what the context CD does.
-const MADE_IN_THE_GUEST: [&str; 3] = ["TOKENTXT", "VMID", "ONEGATE_ENDPOINT"];
+/// Variables that only `one_env` contains.
+const GUEST_VARIABLES: [&str; 3] = ["TOKENTXT", "VMID", "ONEGATE_ENDPOINT"];
 
-/// Who said a value. Those further up win.
+/// Origin of a value, in the order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     Assignment,
     Environment,
     ContextCd,
-    /// Last, because a value with line breaks in it can look like another variable there.
+    /// Last, because a value with line breaks can contain a line that looks like another variable.
     OneEnv,
 }
 
@@ -41,124 +41,125 @@ impl Origin {
     }
 }
 
-/// All that was said, by whom. Bytes, because nobody promises text.
+/// All values with their origins. They are bytes, because they may not be UTF-8.
 #[derive(Debug, Clone, Default)]
 pub struct Values {
-    said: BTreeMap<(String, Origin), Vec<u8>>,
-    problems: Vec<Problem>,
-    /// The context CD was read.
+    value: BTreeMap<(String, Origin), Vec<u8>>,
+    problems: Vec<Diagnostic>,
+    /// A context CD was read.
     has_cd: bool,
     assigned: Option<(String, String)>,
 }
 
-/// One value that counts.
+/// An effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said<'a> {
-    /// In capitals, as it was spelled otherwise.
+pub struct Value<'a> {
+    /// Upper-case name.
     pub name: &'a str,
     pub origin: Origin,
     pub bytes: &'a [u8],
 }
 
 impl Values {
-    /// The variables of a process: those that one-apps exports are among them.
+    /// Adds the variables of this process, which include those that one-apps exports.
     pub fn add_environment(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
-            // A name that is no text is none of ours.
+            // Names of the appliance are UTF-8.
             if let Ok(name) = name.into_string() {
-                self.say(&name, Origin::Environment, value.into_vec());
+                self.insert(&name, Origin::Environment, value.into_vec());
             }
         }
     }
 
-    /// `/var/run/one-context/one_env`.
+    /// Adds `/var/run/one-context/one_env`.
     pub fn add_one_env(&mut self, bytes: &[u8]) {
-        let Some(bytes) = self.not_too_long("one_env", bytes) else { return };
+        let Some(bytes) = self.bounded("one_env", bytes) else { return };
         let (pairs, problems) = quoting::one_env(bytes);
         self.problems.extend(problems);
         for (name, value) in pairs {
-            // The first counts: what stands below it may be part of somebody's value.
+            // The first occurrence wins: a later one may be part of another value.
             let key = (name.to_ascii_uppercase(), Origin::OneEnv);
-            self.said.entry(key).or_insert(value);
+            self.value.entry(key).or_insert(value);
         }
     }
 
-    /// `context.sh` of the context CD.
+    /// Adds `context.sh` of the context CD.
     pub fn add_context_sh(&mut self, bytes: &[u8]) {
-        let Some(bytes) = self.not_too_long("context.sh", bytes) else { return };
+        let Some(bytes) = self.bounded("context.sh", bytes) else { return };
         let (pairs, problems) = quoting::context_sh(bytes);
         self.problems.extend(problems);
         self.has_cd = true;
         for (name, value) in pairs {
-            self.say(&name, Origin::ContextCd, value);
+            self.insert(&name, Origin::ContextCd, value);
         }
     }
 
-    /// What the controller says, which beats all others.
+    /// Adds the assignment of the controller, which takes precedence.
     pub fn add_assignment(&mut self, assignment: &Assignment) {
         for (name, value) in &assignment.settings {
-            self.say(name, Origin::Assignment, value.clone().into_bytes());
+            self.insert(name, Origin::Assignment, value.clone().into_bytes());
         }
         self.assigned = Some((assignment.part.clone(), assignment.generation.clone()));
     }
 
-    /// Which part the VM was assigned, and of which generation.
+    /// Part and generation of the assignment.
     pub fn assigned(&self) -> Option<(&str, &str)> {
         self.assigned.as_ref().map(|(part, generation)| (part.as_str(), generation.as_str()))
     }
 
-    /// A variable that is no setting (`VMID`, `ONEGATE_ENDPOINT`, `TOKENTXT`), if it is said and is text.
+    /// A variable that is no setting (`VMID`, `ONEGATE_ENDPOINT`, `TOKENTXT`), if it is set and is UTF-8.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let said = self.all(name).next()?;
-        std::str::from_utf8(said.bytes).ok().map(str::trim).filter(|text| !text.is_empty())
+        let value = self.all(name).next()?;
+        std::str::from_utf8(value.bytes).ok().map(str::trim).filter(|text| !text.is_empty())
     }
 
-    /// Who says a variable of exactly this spelling, those that win first. What is empty is not said.
-    pub(crate) fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = Said<'a>> {
+    /// Values of exactly this spelling, in the order of precedence. Empty values are ignored.
+    pub(crate) fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = Value<'a>> {
         let name = name.to_ascii_uppercase();
         let range = (name.clone(), Origin::Assignment)..=(name, Origin::OneEnv);
-        self.said.range(range).map(said).filter(|said| self.counts(said))
+        self.value.range(range).map(value).filter(|value| self.is_effective(value))
     }
 
-    /// The spellings that somebody used, each once.
+    /// Spellings that are in use, without duplicates.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let mut last = None;
-        self.said.iter().map(said).filter(|said| self.counts(said)).filter_map(move |said| {
-            let new = last != Some(said.name);
-            last = Some(said.name);
-            new.then_some(said.name)
+        self.value.iter().map(value).filter(|value| self.is_effective(value)).filter_map(move |value| {
+            let new = last != Some(value.name);
+            last = Some(value.name);
+            new.then_some(value.name)
         })
     }
 
-    pub(crate) fn problems(&self) -> &[Problem] {
+    pub(crate) fn problems(&self) -> &[Diagnostic] {
         &self.problems
     }
 
-    /// Where the CD was read, `one_env` has nothing to add but what the guest made itself: so no value can pretend to be another.
-    fn counts(&self, said: &Said<'_>) -> bool {
-        let forged = said.origin == Origin::OneEnv && self.has_cd && !MADE_IN_THE_GUEST.contains(&said.name);
-        !forged && !said.bytes.trim_ascii().is_empty()
+    /// If the CD was read, `one_env` only adds variables that the guest created, so that no value can inject another
+    /// variable.
+    fn is_effective(&self, value: &Value<'_>) -> bool {
+        let forged = value.origin == Origin::OneEnv && self.has_cd && !GUEST_VARIABLES.contains(&value.name);
+        !forged && !value.bytes.trim_ascii().is_empty()
     }
 
-    fn say(&mut self, name: &str, origin: Origin, value: Vec<u8>) {
-        // Anything else is no variable of ours, and would be told as one.
+    fn insert(&mut self, name: &str, origin: Origin, value: Vec<u8>) {
+        // Other names are not valid variables, and must not appear in messages.
         if quoting::name(name.as_bytes()).is_some() {
-            self.said.insert((name.to_ascii_uppercase(), origin), value);
+            self.value.insert((name.to_ascii_uppercase(), origin), value);
         }
     }
 
-    fn not_too_long<'a>(&mut self, file: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    fn bounded<'a>(&mut self, file: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
         if bytes.len() <= MAX_CONTEXT_BYTES {
             return Some(bytes);
         }
-        let what = format!("{file} is longer than {MAX_CONTEXT_BYTES} bytes, so nothing of it was read");
-        self.problems.push(Problem::new("", what, "give the VM a context, and data by other ways"));
+        let what = format!("{file} is longer than {MAX_CONTEXT_BYTES} bytes and ignored");
+        self.problems.push(problem("", what, "pass data to the VM by other means than the context"));
         None
     }
 }
 
-fn said<'a>(((name, origin), bytes): (&'a (String, Origin), &'a Vec<u8>)) -> Said<'a> {
-    Said { name, origin: *origin, bytes }
+fn value<'a>(((name, origin), bytes): (&'a (String, Origin), &'a Vec<u8>)) -> Value<'a> {
+    Value { name, origin: *origin, bytes }
 }
 
 #[cfg(test)]
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_to_the_controller_wins_and_empty_is_not_said() {
+    fn the_origin_with_the_highest_precedence_wins() {
         let mut values = Values::default();
         values.add_one_env(b"export FL_A=\"env\"\nexport FL_B=\"env\"\nexport TOKENTXT=\"t\"\n");
         assert_eq!(values.get("fl_b"), Some("env"));
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_one_env_cannot_pretend_to_be_another_variable() {
+    fn a_value_in_one_env_cannot_inject_another_variable() {
         let one_env =
             b"export TOKENTXT=\"real\"\nexport NOTE=\"a\nexport FL_ADMIN_TOKEN=\"mine\nexport TOKENTXT=\"mine\"\n";
         let mut values = Values::default();

@@ -1,10 +1,10 @@
-//! The disc by which a hypervisor hands a machine its context: a small ISO 9660 file system with the label `CONTEXT`. Read and
-//! written without mounting anything; knows names and bytes, and not what they mean.
+//! Context disc of a VM: a small ISO 9660 file system with the label `CONTEXT`. Reads and writes it without a mount; does not
+//! interpret the files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// By which OpenNebula's discs are known.
+/// Label of OpenNebula's context discs.
 pub const LABEL: &str = "CONTEXT";
 
 const SECTOR: usize = 2048;
@@ -14,11 +14,11 @@ const BIG_TABLE_AT: u32 = 19;
 const ROOT_AT: u32 = 20;
 const STANDARD: &[u8; 6] = b"\x01CD001";
 const END_OF_DESCRIPTORS: &[u8; 7] = b"\xffCD001\x01";
-/// A directory, in the flags of a record.
+/// Flag of a directory record.
 const DIRECTORY: u8 = 2;
-/// Of the root directory; a context has a handful of files.
+/// Limit of the root directory. A context has few files.
 const MAX_DIRECTORY_BYTES: u32 = 64 << 10;
-/// Of one file; larger ones are data and not context, and are left where they are.
+/// Limit of a file. Larger files are not part of the context and are skipped.
 const MAX_FILE_BYTES: u32 = 4 << 20;
 const MAX_FILES: usize = 256;
 
@@ -28,13 +28,15 @@ pub enum DiscError {
     Io(#[from] io::Error),
     #[error("the disc is damaged: {0}")]
     Damaged(&'static str),
-    #[error("{0:?} cannot be a name on a disc: letters, digits, `_` and one dot, eight before it and three behind")]
+    #[error(
+        "{0:?} is not a valid name on a disc: use letters, digits and `_`, up to eight before and three after one dot"
+    )]
     Name(String),
-    #[error("{0} files and directories are too many, or too large, for a disc of context")]
+    #[error("{0} files and directories are too many or too large for a context disc")]
     TooMuch(usize),
 }
 
-/// The files at the top of a disc with our label, by their names in small letters. `None`: it is another disc, or none.
+/// Reads the files in the root of a disc with the context label, by lower-case name. `None` if the disc has another label.
 pub fn read(disc: &mut (impl Read + Seek)) -> Result<Option<BTreeMap<String, Vec<u8>>>, DiscError> {
     let mut descriptor = [0; SECTOR];
     disc.seek(SeekFrom::Start(DESCRIPTOR_AT * SECTOR as u64))?;
@@ -54,9 +56,10 @@ pub fn read(disc: &mut (impl Read + Seek)) -> Result<Option<BTreeMap<String, Vec
     let mut files = BTreeMap::new();
     for sector in directory.chunks(SECTOR) {
         let mut rest = sector;
-        // Records do not cross sectors: a length of nothing ends one.
+        // Records do not cross sectors. A length of 0 means that the rest of the sector is unused.
         while let Some(length) = rest.first().map(|length| usize::from(*length)).filter(|length| *length > 0) {
-            let record = rest.get(..length).and_then(Record::read).ok_or(DiscError::Damaged("an entry is cut off"))?;
+            let record =
+                rest.get(..length).and_then(Record::read).ok_or(DiscError::Damaged("an entry is truncated"))?;
             rest = &rest[length..];
             if record.flags & DIRECTORY == 0 && record.bytes <= MAX_FILE_BYTES && files.len() < MAX_FILES {
                 files.insert(record.name(), extent(disc, &record)?);
@@ -95,7 +98,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A disc with these files.
+/// Writes a disc with these files.
 pub fn write(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, DiscError> {
     let too_much = || DiscError::TooMuch(files.len());
     let names = files.keys().map(|name| stored_name(name)).collect::<Result<Vec<_>, _>>()?;
@@ -122,7 +125,7 @@ pub fn write(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, DiscError> {
     Ok(disc)
 }
 
-/// As the plainest readers want it.
+/// The plain form that all readers support.
 fn stored_name(name: &str) -> Result<String, DiscError> {
     let (stem, ending) = name.split_once('.').unwrap_or((name, ""));
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -144,7 +147,7 @@ fn record(at: u32, bytes: u32, flags: u8, name: &[u8]) -> Vec<u8> {
     record
 }
 
-/// In both byte orders, one after the other.
+/// Encodes a number in both byte orders.
 fn both(number: u32) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&number.to_le_bytes());
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn other_discs_and_no_discs_are_not_ours() {
+    fn discs_with_another_label_are_ignored() {
         for bytes in [Vec::new(), vec![0; 40 * SECTOR]] {
             assert!(read(&mut Cursor::new(bytes)).expect("readable").is_none());
         }
@@ -205,7 +208,7 @@ mod tests {
     #[test]
     fn a_damaged_disc_is_an_error_and_no_panic() {
         let whole = write(&files(&[("context.sh", b"A='b'\n")])).expect("a disc");
-        // All that is behind is filling.
+        // The rest is padding.
         for length in (17 * SECTOR..whole.len() - SECTOR).step_by(512) {
             assert!(read(&mut Cursor::new(&whole[..length])).is_err(), "{length}");
         }

@@ -1,5 +1,5 @@
-//! How a node finds its SuperLink: what one snapshot of a VM's attributes says, and when to look again or to give up. Pure:
-//! who asks OneGate, and waits, is elsewhere.
+//! Discovery of a node's SuperLink: how to read a snapshot of a VM's attributes, and when to retry or give up. Pure: the
+//! agent calls OneGate and waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,67 +9,67 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use trellis_one::keys;
 
+use crate::failure::{Code, Failure};
 use crate::settings::Backoff;
 use crate::shards::Shards;
-use crate::trouble::{Code, Trouble};
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const FIXED_PAUSE: Duration = Duration::from_secs(10);
-/// A token that is refused so often in a row is the wrong one.
-const REFUSALS: u32 = 3;
-/// A new node waits so long for its shard to be told; a SuperLink by hand may keep no table.
-const SHARD_PATIENCE: Duration = Duration::from_secs(60);
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const FIXED_BACKOFF: Duration = Duration::from_secs(10);
+/// After this many rejections in a row the token is invalid.
+const MAX_REJECTIONS: u32 = 3;
+/// Time that a new node waits for its shard. A SuperLink without an agent may have no shard table.
+const SHARD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A SuperLink that can be joined.
+/// A SuperLink that the node can join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coordinator {
     /// `host:port`, an IPv6 host in brackets.
     pub endpoint: String,
-    /// PEM; `None`: without TLS, or whom the system trusts.
+    /// PEM; `None` without TLS, or if the system's trust store applies.
     pub trust: Option<String>,
     pub version: Option<String>,
-    /// Where our own calls go, if it is ours: `host:port`.
+    /// Address of our own calls if the SuperLink is ours: `host:port`.
     pub http: Option<String>,
-    /// Our shard, and of how many.
+    /// Shard of this node, and the number of shards.
     pub shard: Option<(u32, u32)>,
 }
 
-/// What the node needs to be told.
+/// What the node requires of a SuperLink.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Requirements {
     pub vm: u64,
     pub tls: bool,
-    /// An authority that was given beats what is published.
+    /// An authority in the settings takes precedence over the published one.
     pub trust: Option<String>,
-    /// Of the official programs, which must be equal on both sides in their first two numbers.
+    /// Release of an official node. Major and minor version must equal those of the SuperLink.
     pub official: Option<String>,
-    /// Nobody said which shard is ours.
+    /// The node needs a shard from the SuperLink's table.
     pub shard: bool,
 }
 
-/// Why a snapshot is not enough.
+/// Why a snapshot is not sufficient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
-    /// No VM has the role, or none that runs.
+    /// No VM has the role, or none of them runs.
     NoSuperLink,
     NotReady,
-    /// Its words, if it has any.
-    InTrouble(String),
+    /// Value of the SuperLink's FL_ERROR.
+    Failed(String),
     Endpoint(String),
     Version,
     VersionDiffers(String),
     Authority,
     BadAuthority(String),
-    /// It serves without TLS, and we must not trust that.
+    /// The SuperLink serves without TLS, and the node requires TLS.
     Plaintext,
     Shard,
 }
 
-/// Everything, from ONE snapshot: what was read at another moment may be of another start of the SuperLink.
-pub fn read(attributes: &BTreeMap<String, String>, wanted: &Wanted) -> Result<Coordinator, Missing> {
+/// Reads all values from ONE snapshot, because values of different times may belong to different starts of the SuperLink.
+pub fn read(attributes: &BTreeMap<String, String>, wanted: &Requirements) -> Result<Coordinator, Missing> {
     let said = |key: &str| attributes.get(key).map(|value| value.trim()).filter(|value| !value.is_empty());
     if said(keys::FL_READY) != Some("YES") {
-        return Err(said(keys::FL_ERROR).map_or(Missing::NotReady, |error| Missing::InTrouble(error.to_owned())));
+        return Err(said(keys::FL_ERROR).map_or(Missing::NotReady, |error| Missing::Failed(error.to_owned())));
     }
     let endpoint = said(keys::FL_ENDPOINT).ok_or(Missing::NotReady)?;
     if !is_endpoint(endpoint) {
@@ -96,13 +96,13 @@ pub fn read(attributes: &BTreeMap<String, String>, wanted: &Wanted) -> Result<Co
     Ok(Coordinator { endpoint: endpoint.to_owned(), trust, version: Some(version.to_owned()), http, shard })
 }
 
-/// The first two numbers of a release.
+/// Major and minor version of a release.
 fn line(version: &str) -> Option<(&str, &str)> {
     let mut numbers = version.split('.');
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// `host:port`: anything else would become an argument that nobody meant.
+/// Validates `host:port`. The value becomes a command line argument.
 pub fn is_endpoint(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     port.parse::<u16>().is_ok_and(|port| port > 0)
@@ -111,30 +111,30 @@ pub fn is_endpoint(text: &str) -> bool {
         && (!host.contains(':') || host.starts_with('['))
 }
 
-/// The PEM of authorities in base64, looked at: a SuperLink's word is not taken for what it is.
+/// Decodes and validates published authorities.
 fn authority(text: &str) -> Result<String, Missing> {
     let bad = |why: String| Missing::BadAuthority(why);
-    let bytes = STANDARD.decode(text).map_err(|error| bad(format!("it is no base64: {error}")))?;
-    let pem = String::from_utf8(bytes).map_err(|_| bad("it is no text".to_owned()))?;
+    let bytes = STANDARD.decode(text).map_err(|error| bad(format!("it is not base64: {error}")))?;
+    let pem = String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8".to_owned()))?;
     check_authority(&pem).map_err(bad)?;
     Ok(pem)
 }
 
-/// Whether a PEM has certificates that can be read, and nothing that cannot.
+/// Checks that a PEM has at least one certificate and that all of them are valid.
 pub fn check_authority(pem: &str) -> Result<(), String> {
     let found = trellis_pki::pem::certificates(pem.as_bytes()).map_err(|error| error.what.to_string())?;
     if found.is_empty() {
-        return Err("there is no certificate in it".to_owned());
+        return Err("it contains no certificate".to_owned());
     }
     found.iter().try_for_each(|der| trellis_pki::Certificate::read(der).map(drop))
 }
 
-/// What one look had for a result.
+/// Result of one poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum Poll {
     Found(Coordinator),
     Missing(Missing),
-    /// OneGate did not answer, or not well.
+    /// OneGate did not answer, or returned an error.
     Unreachable(String),
     Unauthorised(String),
 }
@@ -142,86 +142,84 @@ pub enum Look {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     Join(Coordinator),
-    AgainAfter(Duration, Trouble),
-    GiveUp(Trouble),
+    RetryAfter(Duration, Failure),
+    GiveUp(Failure),
 }
 
-/// A search, from the first look to its end.
+/// A search for a SuperLink.
 #[derive(Debug, Clone)]
 pub struct Search {
     backoff: Backoff,
-    /// `None`: without end, as at an edge whose line may be down for days.
+    /// `None` if the search has no limit, as for edge machines that are offline for days.
     limit: Option<Duration>,
-    looks: u32,
+    polls: u32,
     refusals: u32,
 }
 
 impl Search {
     pub fn new(backoff: Backoff, limit: Option<Duration>) -> Search {
-        Search { backoff, limit, looks: 0, refusals: 0 }
+        Search { backoff, limit, polls: 0, refusals: 0 }
     }
 
-    /// What to do after a look, `elapsed` after the search began. `random` is between 0 and 1.
-    pub fn next(&mut self, look: Look, elapsed: Duration, random: f64) -> Next {
-        self.refusals = if matches!(look, Look::Unauthorised(_)) { self.refusals + 1 } else { 0 };
-        let look = match look {
-            Look::Found(coordinator) => return Next::Join(coordinator),
-            look => look,
+    /// Returns what to do after a poll, `elapsed` after the start of the search. `random` is between 0 and 1.
+    pub fn next(&mut self, poll: Poll, elapsed: Duration, random: f64) -> Next {
+        self.refusals = if matches!(poll, Poll::Unauthorised(_)) { self.refusals + 1 } else { 0 };
+        let poll = match poll {
+            Poll::Found(coordinator) => return Next::Join(coordinator),
+            poll => poll,
         };
-        let trouble = trouble(&look);
-        let hopeless = matches!(look, Look::Missing(Missing::VersionDiffers(_)))
-            || (matches!(look, Look::Unauthorised(_)) && self.refusals >= REFUSALS);
+        let failure = failure(&poll);
+        let hopeless = matches!(poll, Poll::Missing(Missing::VersionDiffers(_)))
+            || (matches!(poll, Poll::Unauthorised(_)) && self.refusals >= MAX_REJECTIONS);
         if hopeless || self.limit.is_some_and(|limit| elapsed >= limit) {
-            return Next::GiveUp(trouble);
+            return Next::GiveUp(failure);
         }
         let pause = self.pause(random);
-        self.looks += 1;
-        Next::AgainAfter(self.limit.map_or(pause, |limit| pause.min(limit - elapsed)), trouble)
+        self.polls += 1;
+        Next::RetryAfter(self.limit.map_or(pause, |limit| pause.min(limit - elapsed)), failure)
     }
 
     fn pause(&self, random: f64) -> Duration {
         if !self.backoff.exponential {
-            return FIXED_PAUSE.min(self.backoff.longest);
+            return FIXED_BACKOFF.min(self.backoff.max_interval);
         }
-        let doubled = FIRST_PAUSE.saturating_mul(1u32.checked_shl(self.looks).unwrap_or(u32::MAX));
-        // Nodes that were started together do not ask together for ever.
-        doubled.min(self.backoff.longest).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
+        let doubled = MIN_BACKOFF.saturating_mul(1u32.checked_shl(self.polls).unwrap_or(u32::MAX));
+        // Jitter, so that nodes that started together do not poll together.
+        doubled.min(self.backoff.max_interval).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// A node is not kept waiting for its shard for ever: it may be started without.
+    /// Whether a node still waits for its shard. After that it starts without one.
     pub fn waits_for_shard(elapsed: Duration) -> bool {
-        elapsed < SHARD_PATIENCE
+        elapsed < SHARD_TIMEOUT
     }
 }
 
-/// What to call it where it goes on for too long.
-fn trouble(look: &Look) -> Trouble {
-    let (code, what) = match look {
-        Look::Found(_) => (Code::HealthCheckTimeout, "the SuperLink was found".to_owned()),
-        Look::Unreachable(why) => (Code::OnegateUnreachable, why.clone()),
-        Look::Unauthorised(why) => (Code::OnegateUnauthorised, why.clone()),
-        Look::Missing(missing) => match missing {
-            Missing::NoSuperLink => (Code::DiscoveryTimeout, "no VM of the role superlink is there".to_owned()),
-            Missing::NotReady => (Code::DiscoveryTimeout, "the SuperLink does not say FL_READY=YES yet".to_owned()),
-            Missing::InTrouble(error) => (Code::DiscoveryTimeout, format!("the SuperLink says FL_ERROR={error}")),
+/// The failure to report for a poll.
+fn failure(poll: &Poll) -> Failure {
+    let (code, what) = match poll {
+        Poll::Found(_) => (Code::HealthCheckTimeout, "the SuperLink was found".to_owned()),
+        Poll::Unreachable(why) => (Code::OnegateUnreachable, why.clone()),
+        Poll::Unauthorised(why) => (Code::OnegateUnauthorised, why.clone()),
+        Poll::Missing(missing) => match missing {
+            Missing::NoSuperLink => (Code::DiscoveryTimeout, "there is no VM with the role superlink".to_owned()),
+            Missing::NotReady => (Code::DiscoveryTimeout, "the SuperLink does not publish FL_READY=YES yet".to_owned()),
+            Missing::Failed(error) => (Code::DiscoveryTimeout, format!("the SuperLink publishes FL_ERROR={error}")),
             Missing::Endpoint(text) => {
-                (Code::DiscoveryTimeout, format!("the SuperLink's FL_ENDPOINT {text:?} is no host:port"))
+                (Code::DiscoveryTimeout, format!("the SuperLink's FL_ENDPOINT {text:?} is not host:port"))
             }
-            Missing::Version => (Code::DiscoveryTimeout, "the SuperLink does not say FL_VERSION".to_owned()),
+            Missing::Version => (Code::DiscoveryTimeout, "the SuperLink does not publish FL_VERSION".to_owned()),
             Missing::VersionDiffers(theirs) => {
-                (Code::VersionMismatch, format!("the SuperLink is Flower {theirs}, this node is to be another"))
+                (Code::VersionMismatch, format!("the SuperLink runs Flower {theirs}, and this node another release"))
             }
             Missing::Authority => (Code::CaMissing, "the SuperLink has not published FL_CA_CERT".to_owned()),
-            Missing::BadAuthority(why) => {
-                (Code::CaInvalid, format!("the SuperLink's FL_CA_CERT cannot be used: {why}"))
-            }
+            Missing::BadAuthority(why) => (Code::CaInvalid, format!("the SuperLink's FL_CA_CERT is invalid: {why}")),
             Missing::Plaintext => {
-                (Code::CaMissing, "the SuperLink serves without TLS, and this node wants TLS".to_owned())
+                (Code::CaMissing, "the SuperLink serves without TLS, and this node requires TLS".to_owned())
             }
             Missing::Shard => (Code::DiscoveryTimeout, "the SuperLink has no shard for this VM yet".to_owned()),
         },
     };
-    Trouble::new(code, what)
+    Failure::new(code, what)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all, with the mode and owner they shall have; written only where they differ.
+//! Atomic writes of files with mode and owner. Unchanged files are not written.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Gid, Uid};
 
-/// Who the programs run as; `None`: as whoever we are.
+/// Owner of the files of programs; `None` if the programs run as the current user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     pub uid: u32,
@@ -15,7 +15,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The user of that name, where we may give files away.
+    /// Looks up the user, if this process may change owners.
     pub fn find(passwd: &Path, name: &str) -> Option<Owner> {
         let text = fs::read_to_string(passwd).ok()?;
         rustix::process::geteuid().is_root().then_some(())?;
@@ -34,8 +34,8 @@ impl Owner {
     }
 }
 
-/// Makes a directory and those above it; its mode and owner are as said afterwards, whoever made it. Those above it can be
-/// passed through by the programs, whatever the agent's own mask is.
+/// Creates a directory and its parents, and sets mode and owner of the directory. Programs can traverse the parents, whatever
+/// the umask of the agent is.
 pub fn make_directory(path: &Path, mode: u32, owner: Option<Owner>) -> io::Result<()> {
     let made = (|| {
         let absent: Vec<&Path> = path.ancestors().skip(1).take_while(|above| !above.exists()).collect();
@@ -49,14 +49,14 @@ pub fn make_directory(path: &Path, mode: u32, owner: Option<Owner>) -> io::Resul
     made.map_err(|error| about("the directory", path, "cannot be made", &error))
 }
 
-/// Puts a file in place where it differs; says whether it did.
+/// Writes a file if its contents, mode or owner differ. Returns whether it did.
 pub fn write(path: &Path, content: &[u8], mode: u32, owner: Option<Owner>) -> io::Result<bool> {
     let written = (|| {
-        let is_as_wished = |found: &fs::Metadata| {
+        let is_up_to_date = |found: &fs::Metadata| {
             found.mode() & 0o7777 == mode
                 && owner.is_none_or(|owner| (found.uid(), found.gid()) == (owner.uid, owner.gid))
         };
-        if fs::metadata(path).is_ok_and(|found| is_as_wished(&found)) && fs::read(path).is_ok_and(|old| old == content)
+        if fs::metadata(path).is_ok_and(|found| is_up_to_date(&found)) && fs::read(path).is_ok_and(|old| old == content)
         {
             return Ok(false);
         }
@@ -68,7 +68,7 @@ pub fn write(path: &Path, content: &[u8], mode: u32, owner: Option<Owner>) -> io
     written.map_err(|error: io::Error| about("the file", path, "cannot be written", &error))
 }
 
-/// Gives away all that is in a directory, links themselves and not what they lead to.
+/// Changes the owner of a directory's contents; symbolic links are not followed.
 pub fn give_all(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     if owner.is_none() {
         return Ok(());
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_for_its_owner_and_the_way_to_it_for_all() {
+    fn parents_of_a_directory_can_be_traversed() {
         let directory = tempfile::tempdir().expect("a directory");
         let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
         let before = mode(directory.path());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_where_it_differs_and_has_the_mode_it_shall_have() {
+    fn a_file_is_written_if_contents_or_mode_differ() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a");
         assert!(write(&path, b"1", 0o640, None).expect("written"));

@@ -1,5 +1,5 @@
-//! What the machine has to offer: addresses and networks, disk, clock, GPUs, ports; and what is wrong with it for a role. The
-//! reading of what the system says is pure; `look` alone opens files.
+//! Facts about the machine: addresses, networks, disk, clock, GPUs and ports; and checks whether they satisfy a role. Parsing
+//! is pure; `observe` opens the files.
 
 use std::fmt;
 use std::io;
@@ -8,20 +8,20 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::{Code, Failure};
 use crate::place::Place;
 use crate::settings::{RoleSettings, Settings};
-use crate::trouble::{Code, Trouble};
 
-/// Less free space than this is too little to work with: a database grows before anything is removed.
-pub const LEAST_FREE_BYTES: u64 = 64 << 20;
-/// Certificates allow an hour; other machines may be off the other way.
-pub const MOST_SKEW_S: i64 = 300;
+/// Minimum free space. A database grows before it can shrink.
+pub const MIN_FREE_BYTES: u64 = 64 << 20;
+/// Maximum clock difference to OneGate. Certificates tolerate an hour, and other machines may differ in the other direction.
+pub const MAX_SKEW_S: i64 = 300;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Those that others can reach, in the order of the interfaces; no loopback, no link-local.
+    /// Addresses that other machines can reach, in the order of the interfaces; without loopback and link-local ones.
     pub addresses: Vec<IpAddr>,
-    /// That the machine is part of.
+    /// Networks of the machine.
     pub networks: Vec<Network>,
     pub free_bytes: Option<u64>,
     pub gpu: bool,
@@ -40,8 +40,8 @@ impl fmt::Display for Network {
     }
 }
 
-/// Looks at the machine.
-pub fn look(place: &Place) -> Facts {
+/// Reads the facts.
+pub fn observe(place: &Place) -> Facts {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let (trie, inet6, route) = (read("/proc/net/fib_trie"), read("/proc/net/if_inet6"), read("/proc/net/route"));
     let v6 = global_v6(&inet6);
@@ -97,7 +97,7 @@ fn network_v6(ip: Ipv6Addr, prefix: u8) -> Network {
     Network { address: Ipv6Addr::from(u128::from(ip) & mask).into(), prefix }
 }
 
-/// Networks without a gateway, from `/proc/net/route`: numbers in hexadecimal, lowest byte first.
+/// Networks without a gateway, from `/proc/net/route`: hexadecimal numbers in little-endian order.
 fn connected_v4(table: &str) -> Vec<Network> {
     let number = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
     let connected = |line: &str| {
@@ -109,53 +109,53 @@ fn connected_v4(table: &str) -> Vec<Network> {
     table.lines().skip(1).filter_map(connected).collect()
 }
 
-/// The address of a SuperLink that is told to others.
+/// Address that a SuperLink advertises.
 pub fn advertised(fleet: SocketAddr, facts: &Facts) -> Option<IpAddr> {
     if !fleet.ip().is_unspecified() {
         return Some(fleet.ip());
     }
-    // 0.0.0.0 serves no IPv6, [::] serves both.
+    // 0.0.0.0 accepts IPv4 only, [::] accepts both.
     facts.addresses.iter().find(|ip| fleet.is_ipv6() || ip.is_ipv4()).copied()
 }
 
-/// Whether the machine can do what the settings say; the first thing that stands in the way.
-pub fn preflight(settings: &Settings, facts: &Facts) -> Result<(), Trouble> {
-    if let Some(free) = facts.free_bytes.filter(|free| *free < LEAST_FREE_BYTES) {
-        let what = format!("{} MiB are free, {} MiB are needed", free >> 20, LEAST_FREE_BYTES >> 20);
-        return Err(Trouble::new(Code::DiskFull, what));
+/// Checks the machine against the settings. Returns the first failure.
+pub fn preflight(settings: &Settings, facts: &Facts) -> Result<(), Failure> {
+    if let Some(free) = facts.free_bytes.filter(|free| *free < MIN_FREE_BYTES) {
+        let what = format!("{} MiB are free, {} MiB are needed", free >> 20, MIN_FREE_BYTES >> 20);
+        return Err(Failure::new(Code::DiskFull, what));
     }
     match &settings.role {
         RoleSettings::SuperLink(link) if advertised(link.fleet, facts).is_none() => {
             let what =
-                format!("the VM has no address that nodes could use, and the Fleet API is to be at {}", link.fleet);
-            Err(Trouble::new(Code::PreflightFailed, what))
+                format!("the VM has no address that nodes can reach, and the Fleet API listens at {}", link.fleet);
+            Err(Failure::new(Code::PreflightFailed, what))
         }
         RoleSettings::SuperNode(node) if node.gpu.as_ref().is_some_and(|gpu| !gpu.fallback_to_cpu) && !facts.gpu => {
-            Err(Trouble::new(Code::GpuMissing, "FL_GPU_ENABLED=YES, and there is no NVIDIA GPU in this VM"))
+            Err(Failure::new(Code::GpuMissing, "FL_GPU_ENABLED=YES, but this VM has no NVIDIA GPU"))
         }
         _ => Ok(()),
     }
 }
 
-/// How far OneGate's clock is from ours, where that matters.
-pub fn skew(tls: bool, theirs: Option<&str>, now_s: i64) -> Result<(), Trouble> {
+/// Checks the clock against OneGate's, if TLS is used.
+pub fn skew(tls: bool, theirs: Option<&str>, now_s: i64) -> Result<(), Failure> {
     let date = theirs.and_then(|text| jiff::fmt::rfc2822::parse(&text.replace("GMT", "+0000")).ok());
     let Some(theirs) = date.map(|date| date.timestamp().as_second()) else { return Ok(()) };
     let apart = now_s - theirs;
-    if !tls || apart.abs() <= MOST_SKEW_S {
+    if !tls || apart.abs() <= MAX_SKEW_S {
         return Ok(());
     }
     let (amount, direction) = (apart.abs(), if apart > 0 { "ahead of" } else { "behind" });
-    Err(Trouble::new(Code::ClockSkew, format!("this VM's clock is {amount} s {direction} that of OneGate")))
+    Err(Failure::new(Code::ClockSkew, format!("this VM's clock is {amount} s {direction} that of OneGate")))
 }
 
-/// Whether somebody else listens already where a program shall.
-pub fn busy(address: SocketAddr) -> Option<Trouble> {
+/// Whether another program listens at the address.
+pub fn port_busy(address: SocketAddr) -> Option<Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            Some(Trouble::new(Code::PortBusy, format!("something else listens at {address}")))
+            Some(Failure::new(Code::PortBusy, format!("another program listens at {address}")))
         }
-        // Other trouble is told by the program itself.
+        // The program itself reports other errors.
         _ => None,
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_says_of_its_network() {
+    fn network_files_of_the_system_are_parsed() {
         let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 192.0.2.0\n        \
                     /24 link UNICAST\n     |-- 192.0.2.2\n        /32 host LOCAL\n     |-- 192.0.2.255\n        \
                     /32 link BROADCAST\nLocal:\n     |-- 192.0.2.2\n        /32 host LOCAL\n";
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_everywhere_tells_an_address_that_can_be_reached() {
+    fn a_wildcard_address_is_replaced_by_a_reachable_one() {
         let addresses: Vec<IpAddr> = ["10.0.0.5", "2001:db8::1"].map(|ip| ip.parse().expect("an address")).to_vec();
         let facts = Facts { addresses, ..Facts::default() };
         for (fleet, expected) in [
@@ -204,25 +204,25 @@ mod tests {
         let then: i64 = 784_887_151;
         for (tls, now, expected) in [
             (true, then, None),
-            (true, then + MOST_SKEW_S, None),
-            (true, then + MOST_SKEW_S + 1, Some("301 s ahead of")),
+            (true, then + MAX_SKEW_S, None),
+            (true, then + MAX_SKEW_S + 1, Some("301 s ahead of")),
             (true, then - 4000, Some("4000 s behind")),
             (false, then + 100_000, None),
         ] {
             let found = skew(tls, Some(date), now).err();
-            assert_eq!(found.as_ref().map(|trouble| trouble.code), expected.map(|_| Code::ClockSkew), "{now}");
-            assert!(expected.is_none_or(|words| found.expect("it is told").what.contains(words)));
+            assert_eq!(found.as_ref().map(|failure| failure.code), expected.map(|_| Code::ClockSkew), "{now}");
+            assert!(expected.is_none_or(|words| found.expect("a failure").what.contains(words)));
         }
-        assert_eq!(skew(true, None, then), Ok(()), "a clock that nobody showed is not wrong");
+        assert_eq!(skew(true, None, then), Ok(()), "without a date of OneGate there is no failure");
         assert_eq!(skew(true, Some("now"), then), Ok(()));
     }
 
     #[test]
-    fn a_port_that_is_taken_is_told_before_anything_starts() {
+    fn a_busy_port_is_a_failure() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = taken.local_addr().expect("it has an address");
-        assert_eq!(busy(address).map(|trouble| trouble.code), Some(Code::PortBusy));
+        assert_eq!(port_busy(address).map(|failure| failure.code), Some(Code::PortBusy));
         drop(taken);
-        assert_eq!(busy(address), None);
+        assert_eq!(port_busy(address), None);
     }
 }

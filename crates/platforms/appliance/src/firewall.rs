@@ -1,5 +1,5 @@
-//! Who may reach what: rules for nftables in a table of our own, made of the same addresses that the programs listen at. Pure;
-//! the agent loads them before anything is served.
+//! Firewall rules for nftables in a separate table, derived from the addresses that programs listen at. Pure; the agent loads
+//! them before the programs start.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,11 +9,11 @@ use crate::facts::Network;
 
 const TABLE: &str = "inet trellis";
 
-/// The rules for what listens at `listens`, reached from the VM's own networks and from those that were allowed. What listens
-/// on loopback only needs none.
+/// Rules for programs that listen at `listens`, reachable from the VM's networks and the allowed networks. Loopback addresses
+/// need no rules.
 pub fn rules(listens: &[SocketAddr], own: &[Network], allowed: &[String]) -> String {
     let ports: BTreeSet<u16> = listens.iter().filter(|at| !at.ip().is_loopback()).map(SocketAddr::port).collect();
-    // Made before it is taken away, so that the first time is like the others; all of it is one transaction.
+    // The table is created before it is deleted, so that the first load succeeds too. The file is one transaction.
     let mut text = format!("table {TABLE}\ndelete table {TABLE}\n");
     if ports.is_empty() {
         return text;
@@ -27,7 +27,7 @@ pub fn rules(listens: &[SocketAddr], own: &[Network], allowed: &[String]) -> Str
          iif \"lo\" accept\n    ct state established,related accept"
     );
     for (family, networks) in [("ip", v4), ("ip6", v6)] {
-        // Intervals that overlap are refused in a set, so each network is a rule.
+        // A set rejects overlapping intervals, so each network has its own rule.
         for network in networks {
             let _ = writeln!(text, "    tcp dport {{ {ports} }} {family} saddr {network} accept");
         }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_served_is_open_for_those_who_may_and_nobody_else() {
+    fn only_allowed_networks_reach_the_ports() {
         let listens = ["0.0.0.0:9092", "127.0.0.1:9093", "[::]:8000"].map(|at| at.parse().expect("an address"));
         let own = [Network { address: "10.0.0.0".parse().expect("an address"), prefix: 24 }];
         let allowed = ["10.66.0.0/24".to_owned(), "2001:db8::/64".to_owned()];

@@ -1,4 +1,10 @@
-//! The agent in a virtual machine: context variables become a SuperLink, a SuperNode or a gateway, and what is told of it is true.
+//! The agent in a virtual machine: runs a SuperLink, a SuperNode or a gateway from context variables, and publishes its
+//! state.
+//!
+//! # Invariants
+//! - The context of a VM is parsed, never executed. Only `readiness` reports READY.
+//! - The admin token and private keys are in contexts of the VMs that need them, never in attributes that siblings
+//!   can read.
 
 pub mod agent;
 pub mod certificates;
@@ -7,6 +13,7 @@ pub mod disc;
 pub mod discovery;
 pub mod disk;
 pub mod facts;
+pub mod failure;
 pub mod firewall;
 pub mod machine;
 pub mod network;
@@ -26,8 +33,7 @@ pub mod state;
 pub mod state_disk;
 pub mod status;
 pub mod supervisor;
-pub mod trouble;
 pub mod variables;
 
-pub use read::{Used, read, used};
+pub use read::{EffectiveValue, effective_values, read};
 pub use reference::reference;

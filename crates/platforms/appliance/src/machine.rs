@@ -1,7 +1,7 @@
-//! What a context says about the machine itself: its network, its name, who may log in, and a script. Pure: values in, files
-//! out. For images without OpenNebula's own context package, whose files for others (`one_env`) are the same here.
+//! Configuration of the machine from its context: network, host name, SSH keys and a script. Converts values to files; pure.
+//! It serves images without OpenNebula's own context package, and writes the same files for other programs (`one_env`).
 //!
-//! What is wrong takes away its own line and nothing else: a machine that can be reached can be repaired.
+//! An invalid value only loses its own line, so that the machine stays reachable for repair.
 
 mod network;
 
@@ -9,19 +9,19 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::context::Values;
-use crate::problem::Problem;
+use crate::problem::{Diagnostic, Place, problem};
 
-/// Where programs look for the context.
+/// Path where programs look for the context.
 pub const CONTEXT: &str = "run/one-context";
-/// Where the agent finds what was on the disc, in quotes that can be trusted.
+/// Path where the agent finds the contents of the disc, with reliable quoting.
 const DISC: &str = "run/trellis/context";
-/// The files that systemd-networkd reads; gone with every stop, so they are always those of this context.
+/// Files of systemd-networkd, below /run, so that they always belong to the current context.
 const NETWORK: &str = "run/systemd/network";
 const MAX_HOSTNAME: usize = 63;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// From the root of the machine.
+    /// Path below the root of the machine.
     pub path: String,
     pub mode: u32,
     pub content: Vec<u8>,
@@ -31,10 +31,10 @@ pub struct File {
 pub struct Machine {
     pub files: Vec<File>,
     pub hostname: Option<String>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
 }
 
-/// `context` is the text of `context.sh`, as `values` read it; `token` that of `token.txt`.
+/// `context` is the text of `context.sh`; `values` is parsed from it. `token` is the text of `token.txt`.
 pub fn machine(values: &Values, context: &[u8], token: Option<&[u8]>) -> Machine {
     let mut machine = Machine::default();
     machine.put(format!("{DISC}/context.sh"), 0o400, context.to_vec());
@@ -55,8 +55,8 @@ pub fn machine(values: &Values, context: &[u8], token: Option<&[u8]>) -> Machine
     start_script(values, &mut machine);
     for refused in ["PASSWORD", "PASSWORD_BASE64", "CRYPTED_PASSWORD", "CRYPTED_PASSWORD_BASE64"] {
         if values.get(refused).is_some() {
-            let what = "nobody logs in with a password here";
-            machine.problems.push(Problem::new(refused, what, "give a key: SSH_PUBLIC_KEY"));
+            let what = "password logins are not supported";
+            machine.problems.push(problem(refused, what, "set a key with SSH_PUBLIC_KEY"));
         }
     }
     machine
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// As OpenNebula's package writes it: values are raw, and whoever reads it must parse it.
+/// Same format as OpenNebula's package: values are raw, so readers must parse it.
 fn one_env(values: &Values, token: Option<&[u8]>) -> Vec<u8> {
     let mut text = Vec::new();
     let mut export = |name: &str, value: &[u8]| {
@@ -85,7 +85,7 @@ fn one_env(values: &Values, token: Option<&[u8]>) -> Vec<u8> {
     text
 }
 
-fn hostname(values: &Values, problems: &mut Vec<Problem>) -> Option<String> {
+fn hostname(values: &Values, problems: &mut Vec<Diagnostic>) -> Option<String> {
     let given = values.get("SET_HOSTNAME");
     let default = values.get("VMID").map(|id| format!("trellis-{id}"));
     let name = given.map(str::to_owned).or(default)?;
@@ -93,12 +93,12 @@ fn hostname(values: &Values, problems: &mut Vec<Problem>) -> Option<String> {
     if name.len() <= MAX_HOSTNAME && name.bytes().all(letter) && !name.starts_with(['-', '.']) {
         return Some(name);
     }
-    let what = format!("a machine's name has up to {MAX_HOSTNAME} letters, digits, hyphens and dots");
-    problems.push(Problem::new("SET_HOSTNAME", what, "give another name").showing(&name));
+    let what = format!("a host name has up to {MAX_HOSTNAME} letters, digits, hyphens and dots");
+    problems.push(problem(Place::showing("SET_HOSTNAME", &name), what, "give another name"));
     None
 }
 
-/// One key for each line; they let in as root, who is the only one to log in.
+/// One key per line, for root, which is the only account.
 fn keys(values: &Values, machine: &mut Machine) {
     let said: Vec<_> = ["SSH_PUBLIC_KEY", "EC2_PUBLIC_KEY"].into_iter().filter_map(|name| values.get(name)).collect();
     let lines: Vec<&str> =
@@ -113,8 +113,8 @@ fn start_script(values: &Values, machine: &mut Machine) {
     let script = match encoded.map(|text| STANDARD.decode(text)) {
         Some(Ok(script)) => script,
         Some(Err(_)) => {
-            let advice = "encode the script with base64, or give it as START_SCRIPT";
-            machine.problems.push(Problem::new("START_SCRIPT_BASE64", "it is no base64", advice));
+            let advice = "encode the script with base64, or use START_SCRIPT";
+            machine.problems.push(problem("START_SCRIPT_BASE64", "it is not base64", advice));
             return;
         }
         None => match values.get("START_SCRIPT") {
@@ -159,12 +159,12 @@ mod tests {
         assert_eq!(keys.as_deref(), Some("ssh-ed25519 AAAA a\nssh-rsa BBBB b\n"));
         let script = file(&machine, "run/one-context/start-script");
         assert_eq!(script.as_deref(), Some("#!/bin/sh\necho \"$HOME\""));
-        let one_env = file(&machine, "run/one-context/one_env").expect("it is always there");
+        let one_env = file(&machine, "run/one-context/one_env").expect("the file always exists");
         assert!(one_env.starts_with("export TOKENTXT=\"abc\"\nexport ETH0_DNS=\"9.9.9.9 8.8.8.8\"\n"), "{one_env}");
     }
 
     #[test]
-    fn what_is_written_for_others_is_read_as_it_was_said() {
+    fn the_written_one_env_is_parsed_to_the_same_values() {
         let machine = of("A='x\"y'\nB='$(reboot)`id`'\nVMID='3'\n");
         let mut read = Values::default();
         read.add_one_env(file(&machine, "run/one-context/one_env").expect("it is there").as_bytes());
@@ -173,17 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_and_the_rest_is_done() {
+    fn invalid_values_are_reported_and_the_rest_is_applied() {
         let machine =
             of("NETWORK='YES'\nETH0_IP='10.0.0.300'\nETH0_MAC='zz'\nETH1_IP='10.1.0.5'\nETH1_MASK='255.0.255.0'\n\
              SET_HOSTNAME='a b'\nPASSWORD='x'\nSTART_SCRIPT_BASE64='*'\nSSH_PUBLIC_KEY='ssh-rsa A'\n");
-        let variables: Vec<_> = machine.problems.iter().map(|problem| problem.variable.as_str()).collect();
+        let variables: Vec<_> = machine.problems.iter().map(|problem| problem.place.variable.as_str()).collect();
         assert_eq!(variables, ["SET_HOSTNAME", "ETH0_MAC", "ETH0_IP", "ETH1_MASK", "START_SCRIPT_BASE64", "PASSWORD"]);
         assert!(file(&machine, "run/one-context/authorized_keys.root").is_some());
     }
 
     #[test]
-    fn without_a_word_the_network_is_left_alone() {
+    fn the_network_is_unchanged_without_variables() {
         let machine = of("ETH0_IP='10.0.0.10'\n");
         assert!(!machine.files.iter().any(|file| file.path.contains("network")));
     }

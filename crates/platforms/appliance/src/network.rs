@@ -1,13 +1,13 @@
-//! What is done to the network of the VM: routes by way of a gateway, rules for who may come in, and the gateway's own tunnel.
-//! The commands are pure; `apply` alone runs them. Each may be repeated.
+//! Network of the VM: routes to networks behind a gateway, and the WireGuard tunnel of a gateway. The commands are pure;
+//! `apply` runs them. All are idempotent.
 
 use trellis_tunnel::{Config, Device, Draft, PeerDraft, down, forward, up};
 
 use crate::disk;
+use crate::failure::{Code, Failure};
 use crate::place::Place;
 use crate::settings::{GatewaySettings, Route};
 use crate::supervisor::run;
-use crate::trouble::{Code, Trouble};
 
 pub const INTERFACE: &str = "trellis0";
 const CONFIG: &str = "wireguard.conf";
@@ -18,14 +18,14 @@ fn line(words: &[&str]) -> Line {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Routes to networks behind a gateway.
+/// Commands that add the routes.
 pub fn routes(routes: &[Route]) -> Vec<Line> {
     let replace = |route: &Route| line(&["ip", "route", "replace", &route.destination, "via", &route.via.to_string()]);
     routes.iter().map(replace).collect()
 }
 
-/// The tunnel that the settings speak of; nothing in it can break out of its line.
-pub fn tunnel(gateway: &GatewaySettings) -> Result<Config, Trouble> {
+/// Commands that create the tunnel. Values are validated, so none can end its line.
+pub fn tunnel(gateway: &GatewaySettings) -> Result<Config, Failure> {
     let peer = |(index, peer): (usize, &crate::settings::Peer)| PeerDraft {
         name: format!("peer-{}", index + 1),
         public_key: peer.public_key.clone(),
@@ -40,26 +40,26 @@ pub fn tunnel(gateway: &GatewaySettings) -> Result<Config, Trouble> {
         mtu: gateway.mtu,
         peers: gateway.peers.iter().enumerate().map(peer).collect(),
     };
-    Config::new(draft).map_err(|problems| Trouble::new(Code::ConfigValidationFailed, problems.join("; ")))
+    Config::new(draft).map_err(|problems| Failure::new(Code::ConfigValidationFailed, problems.join("; ")))
 }
 
-/// Runs them one after the other, to the first that fails.
-pub async fn apply(lines: &[Line]) -> Result<(), Trouble> {
+/// Runs the commands in order, and stops at the first failure.
+pub async fn apply(lines: &[Line]) -> Result<(), Failure> {
     for words in lines {
         let Some((program, args)) = words.split_first() else { continue };
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        run(program, &args).await.map_err(|why| Trouble::new(Code::PreflightFailed, why))?;
+        run(program, &args).await.map_err(|why| Failure::new(Code::PreflightFailed, why))?;
     }
     Ok(())
 }
 
-/// Makes the gateway's tunnel: in the kernel, or by wireguard-go where that has none. One that is there as it shall be is left
-/// alone; nothing is left of one that could not be made whole.
-pub async fn raise(gateway: &GatewaySettings, place: &Place) -> Result<(), Trouble> {
+/// Creates the gateway's tunnel with the kernel module, or with wireguard-go if there is none. A tunnel that is up to date is
+/// not changed; a tunnel that cannot be configured is removed.
+pub async fn raise(gateway: &GatewaySettings, place: &Place) -> Result<(), Failure> {
     let config = tunnel(gateway)?;
     let path = place.etc().join(CONFIG);
     let written = disk::write(&path, config.to_setconf().as_bytes(), 0o600, None);
-    let changed = written.map_err(|error| Trouble::new(Code::PreflightFailed, error.to_string()))?;
+    let changed = written.map_err(|error| Failure::new(Code::PreflightFailed, error.to_string()))?;
     let there = run("ip", &["link", "show", INTERFACE]).await.is_ok();
     if there && !changed {
         return Ok(());
@@ -75,19 +75,19 @@ pub async fn raise(gateway: &GatewaySettings, place: &Place) -> Result<(), Troub
     made
 }
 
-async fn make(config: &Config, path: &str) -> Result<(), Trouble> {
+async fn make(config: &Config, path: &str) -> Result<(), Failure> {
     let commands = up(INTERFACE, config, Device::Kernel, path);
     let (link, rest) = commands.split_at(1);
     if let Err(kernel) = apply(link).await {
         let other = apply(&up(INTERFACE, config, Device::Program, path)[..1]).await;
-        let none = |other: Trouble| format!("there is no WireGuard: {}; {}", kernel.what, other.what);
-        other.map_err(|other| Trouble::new(Code::PreflightFailed, none(other)))?;
+        let none = |other: Failure| format!("WireGuard is not available: {}; {}", kernel.what, other.what);
+        other.map_err(|other| Failure::new(Code::PreflightFailed, none(other)))?;
     }
     apply(rest).await?;
     apply(&forward()).await
 }
 
-/// The tunnel is there.
+/// Whether the tunnel exists.
 pub async fn is_up() -> bool {
     run("wg", &["show", INTERFACE]).await.is_ok()
 }
@@ -98,7 +98,7 @@ mod tests {
     use crate::settings::Peer;
 
     #[test]
-    fn a_tunnel_is_made_of_what_was_said() {
+    fn settings_become_a_tunnel_configuration() {
         let (private, public) =
             ("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=");
         let peer = Peer {
@@ -114,14 +114,14 @@ mod tests {
             mtu: 1420,
             peers: vec![peer],
         };
-        let config = tunnel(&gateway).expect("it is good");
+        let config = tunnel(&gateway).expect("valid settings");
         assert!(config.to_setconf().contains("Endpoint = 192.0.2.1:51820\nAllowedIPs = 10.66.0.0/24, 10.1.0.0/16\n"));
         let lines: Vec<String> =
             up(INTERFACE, &config, Device::Kernel, "/c").iter().map(|words| words.join(" ")).collect();
         assert!(lines.contains(&"ip route replace 10.1.0.0/16 dev trellis0".to_owned()), "{lines:?}");
-        assert!(!lines.iter().any(|line| line.contains(private)), "no argument shows a secret");
+        assert!(!lines.iter().any(|line| line.contains(private)), "arguments contain no secret");
         gateway.private_key = "short".into();
-        assert_eq!(tunnel(&gateway).expect_err("it is no key").code, Code::ConfigValidationFailed);
+        assert_eq!(tunnel(&gateway).expect_err("an invalid key").code, Code::ConfigValidationFailed);
     }
 
     #[test]

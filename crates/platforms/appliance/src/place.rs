@@ -1,16 +1,16 @@
-//! Where everything of an appliance is, below a root that is `/` in a virtual machine. Pure: nothing is opened here.
+//! Paths of an appliance below a root, which is `/` in a virtual machine. Pure: no file is opened.
 
 use std::path::{Path, PathBuf};
 
 use crate::settings::{Certificates, Role};
 
-/// Who the programs run as, where there is such a user.
+/// User of the programs, if it exists.
 pub const USER: &str = "trellis";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     root: PathBuf,
-    /// Our own program.
+    /// Path of our program.
     pub program: PathBuf,
 }
 
@@ -27,12 +27,12 @@ impl Place {
         self.root.join(path)
     }
 
-    /// A path of a setting: below the root as well, whatever it says.
+    /// A path in a setting, below the root.
     pub fn named(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The role that the image was made for.
+    /// Role of the image.
     pub fn role(&self) -> PathBuf {
         self.at("etc/trellis/role")
     }
@@ -45,27 +45,27 @@ impl Place {
         self.at("var/lib/trellis")
     }
 
-    /// Of the agent alone.
+    /// State of the agent.
     pub fn memory(&self) -> PathBuf {
         self.at("var/lib/trellis/appliance/state.json")
     }
 
-    /// Of the program of a role: what must survive restarts.
+    /// State of a role's program. It must survive restarts.
     pub fn service(&self, role: Role) -> PathBuf {
         self.state().join(role.name())
     }
 
-    /// Keys of the authority: no program but the agent reads them.
+    /// Keys of the authority. Only the agent can read them.
     pub fn authority(&self) -> PathBuf {
         self.at("var/lib/trellis/authority")
     }
 
-    /// Certificates that are served: the SuperLink passes through it to its own.
+    /// Parent of the certificates. The SuperLink needs to traverse it.
     pub fn tls(&self) -> PathBuf {
         self.at("var/lib/trellis/tls")
     }
 
-    /// What the SuperLink serves with: of our own authority, or the operator's.
+    /// Certificates of the SuperLink: from the local authority, or from the operator.
     pub fn served(&self, certificates: &Certificates) -> PathBuf {
         match certificates {
             Certificates::Own { .. } => self.at("var/lib/trellis/tls/own"),
@@ -73,7 +73,7 @@ impl Place {
         }
     }
 
-    /// Whom a node trusts.
+    /// Trust bundle of a node.
     pub fn trust(&self) -> PathBuf {
         self.at("var/lib/trellis/trust/ca.crt")
     }
@@ -82,7 +82,7 @@ impl Place {
         self.at("var/log/trellis")
     }
 
-    /// What the agent says of itself, for `bootstrap` and `status`.
+    /// Status of the agent, for `bootstrap` and `status`.
     pub fn status(&self) -> PathBuf {
         self.at("run/trellis/status.json")
     }
@@ -95,12 +95,12 @@ impl Place {
         self.at("etc/trellis/firewall.nft")
     }
 
-    /// With the packages of the framework.
+    /// Python with the packages of the framework.
     pub fn python(&self) -> PathBuf {
         self.at("opt/trellis/venv/bin/python")
     }
 
-    /// The official programs of one release.
+    /// Official programs of one release.
     pub fn flower(&self, version: &str) -> PathBuf {
         self.at("opt/trellis").join(format!("flower-{version}")).join("bin")
     }

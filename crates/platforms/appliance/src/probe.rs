@@ -1,5 +1,4 @@
-//! Asks the programs of a VM whether they work, and how they are. Every question has a limit: a program that hangs holds up
-//! nobody.
+//! Probes the programs of a VM. Every probe has a timeout.
 
 mod superlink;
 mod supernode;
@@ -9,40 +8,40 @@ use std::sync::Arc;
 
 use trellis_client::{NodeKey, Security, Trust, announced_node};
 
-use crate::readiness::Seen;
+use crate::readiness::Observed;
 use crate::recipe::Probe;
 
-/// What a node says before it is connected; each try in vain is a line.
-const SEARCHED_BYTES: u64 = 16 << 20;
+/// Maximum length of the log before a node connects. Each failed attempt adds a line.
+const MAX_LOG_BYTES: u64 = 16 << 20;
 
-/// How much a SuperLink is asked.
+/// Depth of the probe of a SuperLink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// What a node asks first. Each time the SuperLink notes that it does not know the one who asks.
+    /// Includes a call of a node. The SuperLink logs each of these as a call of an unknown node.
     Fleet,
-    /// What people ask, and the handshake that every node makes; a node's own question where people get no answer.
+    /// A handshake of a node and the calls of a user. If the calls fail, the call of a node too.
     Calls,
 }
 
-/// How the programs are. `key` is one that no SuperLink knows, `before` is what was seen last.
-pub async fn ask(probe: &Probe, depth: Depth, key: &Arc<NodeKey>, before: &Seen) -> Seen {
+/// Probes the programs. `key` is unknown to all SuperLinks; `before` is the last observation.
+pub async fn ask(probe: &Probe, depth: Depth, key: &Arc<NodeKey>, before: &Observed) -> Observed {
     match probe {
-        Probe::Nobody => Seen::default(),
+        Probe::None => Observed::default(),
         Probe::SuperLink { fleet, http, trust, calls } => {
-            let Some(security) = security(trust.as_deref()) else { return Seen::default() };
-            let asked = superlink::Asked { fleet: *fleet, http: *http, security, calls: calls.as_ref() };
+            let Some(security) = security(trust.as_deref()) else { return Observed::default() };
+            let asked = superlink::Endpoints { fleet: *fleet, http: *http, security, calls: calls.as_ref() };
             superlink::ask(&asked, depth, key, before).await
         }
         Probe::SuperNode { socket } => supernode::ask(socket).await.unwrap_or_default(),
         Probe::FlowerSuperNode { log } => {
             let log = log.clone();
             let found = tokio::task::spawn_blocking(move || announced(&log)).await.ok().flatten();
-            Seen { serving: found.is_some(), node_id: found, ..Seen::default() }
+            Observed { serving: found.is_some(), node_id: found, ..Observed::default() }
         }
     }
 }
 
-/// `None`: whom to trust cannot be found out, so nobody is.
+/// `None` if the trust bundle cannot be read.
 fn security(trust: Option<&Path>) -> Option<Security> {
     match trust {
         None => Some(Security::Plaintext),
@@ -50,11 +49,11 @@ fn security(trust: Option<&Path>) -> Option<Security> {
     }
 }
 
-/// What the SuperLink called an official node last. A line that is still being written says nothing yet.
+/// Last node id in the log of an official node. An incomplete line is ignored.
 fn announced(log: &Path) -> Option<String> {
     use std::io::Read as _;
     let mut text = Vec::new();
-    std::fs::File::open(log).ok()?.take(SEARCHED_BYTES).read_to_end(&mut text).ok()?;
+    std::fs::File::open(log).ok()?.take(MAX_LOG_BYTES).read_to_end(&mut text).ok()?;
     announced_node(&String::from_utf8_lossy(&text))
 }
 
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_official_node_is_connected_when_it_says_so_in_a_whole_line() {
+    fn an_official_node_is_connected_after_a_complete_log_line() {
         let directory = tempfile::tempdir().expect("a directory");
         let log = directory.path().join("log");
         for (text, expected) in [
@@ -79,15 +78,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_at_the_port_serves_nothing() {
+    async fn an_unused_port_does_not_serve() {
         let directory = tempfile::tempdir().expect("a directory");
         let key = Arc::new(NodeKey::generate(&directory.path().join("key"), "probe").expect("a key"));
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
         let probe = Probe::SuperLink { fleet: free, http: false, trust: None, calls: None };
         for depth in [Depth::Fleet, Depth::Calls] {
-            assert_eq!(ask(&probe, depth, &key, &Seen::default()).await, Seen::default());
+            assert_eq!(ask(&probe, depth, &key, &Observed::default()).await, Observed::default());
         }
         let lost = Probe::SuperNode { socket: directory.path().join("none.sock") };
-        assert_eq!(ask(&lost, Depth::Fleet, &key, &Seen::default()).await, Seen::default());
+        assert_eq!(ask(&lost, Depth::Fleet, &key, &Observed::default()).await, Observed::default());
     }
 }

@@ -1,36 +1,54 @@
-//! What is wrong with the variables of a VM: which one, its value unless it is a secret, and what to do.
+//! A problem with a variable of the context: its name, its value unless it is a secret, and advice.
 
 use std::fmt;
 
-/// More of a value would hide what is said about it.
+use trellis_diagnostic::joined;
+
+/// Maximum length of a printed value.
 const SHOWN_CHARS: usize = 80;
-/// What is wrong with a part of a value names that part, which may be long.
+/// Maximum length of the texts, which may name a part of the value.
 const WHAT_CHARS: usize = 300;
 
+/// A variable, as it was spelt, and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// As somebody wrote it; empty: no variable in particular.
+pub struct Place {
+    /// Empty: no variable in particular.
     pub variable: String,
-    /// Fit to be shown; `None`: a secret, or not said.
+    /// Shortened for display; `None`: a secret, or not relevant.
     pub value: Option<String>,
-    pub what: String,
-    pub advice: String,
 }
 
-/// Nothing is wrong, but something may not be as it was meant.
-pub type Warning = Problem;
-
-impl Problem {
-    pub fn new(variable: impl Into<String>, what: impl Into<String>, advice: impl Into<String>) -> Problem {
-        let (what, advice) = (cut(what.into(), WHAT_CHARS), cut(advice.into(), WHAT_CHARS));
-        Problem { variable: variable.into(), value: None, what, advice }
+impl Place {
+    pub fn showing(variable: &str, value: &str) -> Place {
+        Place { value: Some(shown(value)), ..Place::from(variable) }
     }
+}
 
-    /// With the value, cut short and on one line.
-    pub fn showing(mut self, value: &str) -> Problem {
-        self.value = Some(cut(value.to_owned(), SHOWN_CHARS).chars().flat_map(char::escape_debug).collect());
-        self
+impl<T: Into<String>> From<T> for Place {
+    fn from(variable: T) -> Place {
+        Place { variable: variable.into(), value: None }
     }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}=\"{value}\"", self.variable),
+            None => f.write_str(&self.variable),
+        }
+    }
+}
+
+pub type Diagnostic = trellis_diagnostic::Diagnostic<Place>;
+
+/// A diagnostic whose texts are short enough for a log line.
+pub fn problem(place: impl Into<Place>, what: impl Into<String>, advice: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(place, cut(what.into(), WHAT_CHARS), cut(advice.into(), WHAT_CHARS))
+}
+
+/// A value on one line, cut short.
+pub fn shown(value: &str) -> String {
+    cut(value.to_owned(), SHOWN_CHARS).chars().flat_map(char::escape_debug).collect()
 }
 
 fn cut(mut text: String, chars: usize) -> String {
@@ -41,28 +59,13 @@ fn cut(mut text: String, chars: usize) -> String {
     text
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.variable.as_str(), &self.value) {
-            ("", _) => {}
-            (name, Some(value)) => write!(f, "{name}=\"{value}\": ")?,
-            (name, None) => write!(f, "{name}: ")?,
-        }
-        write!(f, "{} (to do: {})", self.what, self.advice)
-    }
-}
-
-/// Everything that is wrong, never nothing; and what is strange beside it, which may be the reason.
+/// All problems, at least one, and warnings, which may explain them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>, pub Vec<Warning>);
+pub struct Problems(pub Vec<Diagnostic>, pub Vec<Diagnostic>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            let end = if index + 1 < self.0.len() { "\n" } else { "" };
-            write!(f, "{problem}{end}")?;
-        }
-        Ok(())
+        f.write_str(&joined(&self.0, "\n"))
     }
 }
 
@@ -71,14 +74,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_shown_on_one_line_and_not_whole() {
-        let problem = Problem::new("FL_X", "it is wrong", "write it right");
-        assert_eq!(problem.to_string(), "FL_X: it is wrong (to do: write it right)");
-        assert_eq!(
-            problem.clone().showing("a\n\"b").to_string(),
-            "FL_X=\"a\\n\\\"b\": it is wrong (to do: write it right)"
-        );
-        let long = problem.showing(&"x".repeat(70_000));
-        assert_eq!(long.value.map(|shown| shown.len()), Some(SHOWN_CHARS + 3));
+    fn a_value_is_printed_truncated_on_one_line() {
+        let about = |place: Place| problem(place, "it is wrong", "write it right").to_string();
+        assert_eq!(about("FL_X".into()), "FL_X: it is wrong (to do: write it right)");
+        assert_eq!(about(Place::showing("FL_X", "a\n\"b")), "FL_X=\"a\\n\\\"b\": it is wrong (to do: write it right)");
+        assert_eq!(shown(&"x".repeat(70_000)).len(), SHOWN_CHARS + 3);
     }
 }

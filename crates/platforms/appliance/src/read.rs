@@ -1,4 +1,5 @@
-//! From values to settings: every problem at once, each with the variable, its value unless it is a secret, and what to do. Pure.
+//! Converts values to settings. Reports all problems at once, each with the variable, its value unless it is a secret, and
+//! advice. Pure.
 
 mod gateway;
 mod runtime;
@@ -11,18 +12,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trellis_flower::launch::LogLevel;
-use value::Bad;
+use value::Invalid;
 
-use crate::context::{MAX_VALUE_BYTES, Origin, Said, Values};
-use crate::problem::{Problem, Problems, Warning};
+use crate::context::{MAX_VALUE_BYTES, Origin, Value, Values};
+use crate::problem::{Diagnostic, Problems, problem, shown};
 use crate::settings::{Common, Keepalive, Role, RoleSettings, Settings};
 use crate::variables::{self, Kind, Status, VARIABLES, Variable};
 
-/// Below this, middle boxes and the other side may take probes for an attack.
+/// Shorter intervals may look like an attack to middleboxes and servers.
 const SHORT_KEEPALIVE_S: u64 = 10;
 
-/// What the values mean to a VM whose image is for `image_role`.
-pub fn read(values: &Values, image_role: Role) -> Result<(Settings, Vec<Warning>), Problems> {
+/// Converts the values for a VM whose image has the role `image_role`.
+pub fn read(values: &Values, image_role: Role) -> Result<(Settings, Vec<Diagnostic>), Problems> {
     let mut reader = Reader::new(values, image_role);
     let common = common(&mut reader);
     let role = match reader.role {
@@ -39,59 +40,61 @@ pub fn read(values: &Values, image_role: Role) -> Result<(Settings, Vec<Warning>
     }
 }
 
-/// A variable as it would be used.
+/// A variable and its effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Used {
+pub struct EffectiveValue {
     pub variable: &'static str,
-    /// Under which name it was said; `None`: nobody did, it is the default.
+    /// Spelling and origin of the value; `None` if it is the default.
     pub said: Option<(String, Origin)>,
-    /// Fit to be shown; `None`: a secret.
+    /// Printable value; `None` if it is a secret.
     pub value: Option<String>,
 }
 
 /// All variables of the role that have a value, in the order of the table.
-pub fn used(values: &Values, image_role: Role) -> Vec<Used> {
+pub fn effective_values(values: &Values, image_role: Role) -> Vec<EffectiveValue> {
     let reader = Reader::new(values, image_role);
     let mut all = Vec::new();
     for variable in VARIABLES.iter().filter(|variable| variable.is_for(reader.role)) {
-        for spoken in
-            reader.spoken.range((variable.name, None)..=(variable.name, Some(u32::MAX))).map(|(_, spoken)| spoken)
+        for given in reader.given.range((variable.name, None)..=(variable.name, Some(u32::MAX))).map(|(_, given)| given)
         {
-            let shown = Problem::new("", "", "").showing(&spoken.text).value;
-            let value = if variable.secret { None } else { shown };
-            all.push(Used { variable: variable.name, said: Some((spoken.spelling.clone(), spoken.origin)), value });
+            let value = (!variable.secret).then(|| shown(&given.text));
+            all.push(EffectiveValue {
+                variable: variable.name,
+                said: Some((given.spelling.clone(), given.origin)),
+                value,
+            });
         }
-        if !reader.is_said(variable.name) && !variable.default.is_empty() {
-            all.push(Used { variable: variable.name, said: None, value: Some(variable.default.to_owned()) });
+        if !reader.is_set(variable.name) && !variable.default.is_empty() {
+            all.push(EffectiveValue { variable: variable.name, said: None, value: Some(variable.default.to_owned()) });
         }
     }
     all
 }
 
-/// What somebody said, as text.
+/// The value as text, if it is set.
 #[derive(Debug, Clone)]
-struct Spoken {
+struct Given {
     spelling: String,
     origin: Origin,
     text: String,
 }
 
-/// Gathers what is said about the variables while they are read.
+/// Collects values and problems during the conversion.
 struct Reader {
     role: Role,
     assigned: Option<(String, String)>,
     /// By name, and number of the peer.
-    spoken: BTreeMap<(&'static str, Option<u32>), Spoken>,
-    problems: Vec<Problem>,
-    warnings: Vec<Warning>,
+    given: BTreeMap<(&'static str, Option<u32>), Given>,
+    problems: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
 }
 
 impl Reader {
     fn new(values: &Values, image_role: Role) -> Reader {
         let assigned = values.assigned().map(|(part, generation)| (part.to_owned(), generation.to_owned()));
         let problems = values.problems().to_vec();
-        let mut reader = Reader { role: image_role, assigned, spoken: BTreeMap::new(), problems, warnings: Vec::new() };
-        let mut found: BTreeMap<(&'static str, Option<u32>), Vec<Said<'_>>> = BTreeMap::new();
+        let mut reader = Reader { role: image_role, assigned, given: BTreeMap::new(), problems, warnings: Vec::new() };
+        let mut found: BTreeMap<(&'static str, Option<u32>), Vec<Value<'_>>> = BTreeMap::new();
         for name in values.names() {
             match variables::find(name) {
                 Some((variable, number)) => {
@@ -102,78 +105,75 @@ impl Reader {
             }
         }
         for ((name, number), said) in found {
-            reader.hear(variable(name), number, said);
+            reader.add(variable(name), number, said);
         }
-        if let Some(role) = reader.take("FL_ROLE", |text| Role::parse(text).ok_or(Bad::kind())) {
+        if let Some(role) = reader.take("FL_ROLE", |text| Role::parse(text).ok_or(Invalid::kind())) {
             reader.role = role;
         }
-        reader.leave_out_other_roles();
+        reader.drop_other_roles();
         reader
     }
 
     fn unknown(&mut self, name: &str) {
-        let advice = match variables::nearest(name) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None => "trellis appliance vars lists all there are".to_owned(),
-        };
-        self.warnings.push(Problem::new(name, "there is no such variable, so it does nothing", advice));
+        let all = || "run trellis appliance vars for the list".to_owned();
+        let advice = variables::did_you_mean(name).unwrap_or_else(all);
+        self.warnings.push(problem(name, "there is no such variable, so it is ignored", advice));
     }
 
-    /// Several spellings are one variable: they must agree, unless the controller decides.
-    fn hear(&mut self, variable: &'static Variable, number: Option<u32>, mut said: Vec<Said<'_>>) {
+    /// Several spellings of a variable must agree, unless the controller sets one of them.
+    fn add(&mut self, variable: &'static Variable, number: Option<u32>, mut said: Vec<Value<'_>>) {
         match variable.status {
             Status::Effective => {}
             Status::Elsewhere { .. } => return,
             Status::Refused { why } => {
-                let names = said.iter().map(|said| Problem::new(said.name, why, "leave it out"));
+                let names = said.iter().map(|said| problem(said.name, why, "leave it out"));
                 return self.problems.extend(names);
             }
         }
         if said.iter().any(|said| said.origin == Origin::Assignment) {
             said.retain(|said| said.origin == Origin::Assignment);
         }
-        let mut texts: Vec<Spoken> = Vec::new();
+        let mut texts: Vec<Given> = Vec::new();
         for said in said {
             match text(variable, &said) {
-                Ok(text) => texts.push(Spoken { spelling: said.name.to_owned(), origin: said.origin, text }),
-                Err(problem) => self.problems.push(problem),
+                Ok(text) => texts.push(Given { spelling: said.name.to_owned(), origin: said.origin, text }),
+                Err(found) => self.problems.push(found),
             }
         }
-        let alias = texts.iter().find(|spoken| variable.aliases.iter().any(|alias| spoken.spelling.ends_with(alias)));
-        if let Some(Spoken { spelling, .. }) = alias {
+        let alias = texts.iter().find(|given| variable.aliases.iter().any(|alias| given.spelling.ends_with(alias)));
+        if let Some(Given { spelling, .. }) = alias {
             let what = format!("this is an old name of {}", variable.name);
-            self.warnings.push(Problem::new(spelling, what, format!("write {}", variable.name)));
+            self.warnings.push(problem(spelling, what, format!("write {}", variable.name)));
         }
         let Some(first) = texts.first().cloned() else { return };
         if let Some(other) = texts.iter().find(|other| !same(variable.kind, &other.text, &first.text)) {
-            let what = format!("{} says something else, and both are one variable", other.spelling);
+            let what = format!("{} has another value, and both name the same variable", other.spelling);
             let advice = format!("keep one of {} and {}", first.spelling, other.spelling);
-            let problem = Problem::new(&first.spelling, what, advice);
-            self.problems.push(if variable.secret { problem } else { problem.showing(&first.text) });
+            self.problems.push(problem(variable.place(&first.spelling, &first.text), what, advice));
         }
-        self.spoken.insert((variable.name, number), first);
+        self.given.insert((variable.name, number), first);
     }
 
-    /// OneFlow gives inputs of a service to all of its roles, so this is no mistake, but somebody may have meant it.
-    fn leave_out_other_roles(&mut self) {
+    /// OneFlow passes inputs of a service to all of its roles, so this is a warning and no error.
+    fn drop_other_roles(&mut self) {
         let role = self.role;
         let warnings = &mut self.warnings;
-        self.spoken.retain(|(name, _), spoken| {
+        self.given.retain(|(name, _), given| {
             let ours = variable(name).is_for(role);
             if !ours {
-                let what = format!("it does nothing in a {}", role.name());
-                warnings.push(Problem::new(&spoken.spelling, what, "nothing, where the whole service was given it"));
+                let what = format!("a {} ignores it", role.name());
+                warnings.push(problem(&given.spelling, what, "nothing, if it is set for the whole service"));
             }
             ours
         });
     }
 
-    fn is_said(&self, name: &'static str) -> bool {
-        self.spoken.range((name, None)..=(name, Some(u32::MAX))).next().is_some()
+    fn is_set(&self, name: &'static str) -> bool {
+        self.given.range((name, None)..=(name, Some(u32::MAX))).next().is_some()
     }
 
-    /// A variable that somebody said, and said well.
-    fn take<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T, Bad>) -> Option<T> {
+    /// The value of a variable if it is set and valid.
+    fn take<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T, Invalid>) -> Option<T> {
         self.take_numbered(name, None, parse)
     }
 
@@ -181,27 +181,26 @@ impl Reader {
         &mut self,
         name: &'static str,
         number: Option<u32>,
-        parse: impl FnOnce(&str) -> Result<T, Bad>,
+        parse: impl FnOnce(&str) -> Result<T, Invalid>,
     ) -> Option<T> {
-        let spoken = self.spoken.get(&(name, number))?;
-        match parse(spoken.text.trim()) {
+        let given = self.given.get(&(name, number))?;
+        match parse(given.text.trim()) {
             Ok(value) => Some(value),
             Err(bad) => {
                 let variable = variable(name);
-                let what = bad.what.unwrap_or_else(|| "it cannot be understood".to_owned());
+                let what = bad.what.unwrap_or_else(|| "it is invalid".to_owned());
                 let advice = bad.advice.unwrap_or_else(|| format!("give {}", variable.kind));
-                let problem = Problem::new(&spoken.spelling, what, advice);
-                self.problems.push(if variable.secret { problem } else { problem.showing(&spoken.text) });
+                self.problems.push(problem(variable.place(&given.spelling, &given.text), what, advice));
                 None
             }
         }
     }
 
-    /// The default where nothing is said, and also where something wrong is, so that the rest can be read.
-    fn or_default<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<T, Bad>) -> T {
+    /// The default if the value is missing or invalid, so that the conversion can continue.
+    fn or_default<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<T, Invalid>) -> T {
         let said = self.take(name, &parse);
         said.unwrap_or_else(|| {
-            parse(variable(name).default).unwrap_or_else(|_| unreachable!("a test reads all defaults of the table"))
+            parse(variable(name).default).unwrap_or_else(|_| unreachable!("a test parses all defaults of the table"))
         })
     }
 
@@ -209,16 +208,16 @@ impl Reader {
         self.or_default(name, value::switch)
     }
 
-    fn whole(&mut self, name: &'static str) -> u64 {
-        self.or_default(name, |text| value::whole(text, variable(name).kind))
+    fn integer(&mut self, name: &'static str) -> u64 {
+        self.or_default(name, |text| value::integer(text, variable(name).kind))
     }
 
-    /// Of a variable whose range ends before that of the type.
+    /// For a variable whose range is smaller than that of its type.
     fn count(&mut self, name: &'static str) -> u32 {
-        u32::try_from(self.whole(name)).unwrap_or(u32::MAX)
+        u32::try_from(self.integer(name)).unwrap_or(u32::MAX)
     }
 
-    /// Again, where what is wrong with it was told already.
+    /// Like `number`, without a second report of the same problem.
     fn count_quietly(&mut self, name: &'static str) -> u32 {
         let problems = self.problems.len();
         let count = self.count(name);
@@ -226,9 +225,9 @@ impl Reader {
         count
     }
 
-    /// A switch that somebody set to NO.
-    fn says_no(&self, name: &'static str) -> bool {
-        self.spoken.get(&(name, None)).is_some_and(|spoken| value::switch(spoken.text.trim()) == Ok(false))
+    /// Whether a switch is explicitly NO.
+    fn is_off(&self, name: &'static str) -> bool {
+        self.given.get(&(name, None)).is_some_and(|given| value::switch(given.text.trim()) == Ok(false))
     }
 
     fn number(&mut self, name: &'static str) -> f64 {
@@ -239,10 +238,10 @@ impl Reader {
         self.or_default(name, |text| value::choice(text, variable(name).kind))
     }
 
-    /// Something is wrong with how this variable and others fit together.
-    fn refuse(&mut self, name: &'static str, what: impl Into<String>, advice: impl Into<String>) {
-        let problem = self.about(name, what.into(), advice.into());
-        self.problems.push(problem);
+    /// Reports a conflict between variables.
+    fn reject(&mut self, name: &'static str, what: impl Into<String>, advice: impl Into<String>) {
+        let found = self.about(name, what.into(), advice.into());
+        self.problems.push(found);
     }
 
     fn warn(&mut self, name: &'static str, what: impl Into<String>, advice: impl Into<String>) {
@@ -250,36 +249,29 @@ impl Reader {
         self.warnings.push(warning);
     }
 
-    fn about(&self, name: &'static str, what: String, advice: String) -> Problem {
-        match self.spoken.get(&(name, None)) {
-            Some(spoken) if !variable(name).secret => {
-                Problem::new(&spoken.spelling, what, advice).showing(&spoken.text)
-            }
-            Some(spoken) => Problem::new(&spoken.spelling, what, advice),
-            None => Problem::new(name, what, advice),
+    fn about(&self, name: &'static str, what: String, advice: String) -> Diagnostic {
+        match self.given.get(&(name, None)) {
+            Some(given) => problem(variable(name).place(&given.spelling, &given.text), what, advice),
+            None => problem(name, what, advice),
         }
     }
 }
 
 fn variable(name: &str) -> &'static Variable {
-    VARIABLES.iter().find(|variable| variable.name == name).expect("only names of the table are asked for")
+    VARIABLES.iter().find(|variable| variable.name == name).expect("callers use names of the table")
 }
 
-fn text(variable: &Variable, said: &Said<'_>) -> Result<String, Problem> {
+fn text(variable: &Variable, said: &Value<'_>) -> Result<String, Diagnostic> {
     if said.bytes.len() > MAX_VALUE_BYTES {
-        let what = format!("it is {} bytes long, and at most {MAX_VALUE_BYTES} are read", said.bytes.len());
-        return Err(Problem::new(said.name, what, format!("give {}", variable.kind)));
+        let what = format!("it is {} bytes long; the limit is {MAX_VALUE_BYTES}", said.bytes.len());
+        return Err(problem(said.name, what, format!("give {}", variable.kind)));
     }
     let Ok(text) = std::str::from_utf8(said.bytes) else {
-        return Err(Problem::new(said.name, "it is no text: it is not UTF-8", format!("give {}", variable.kind)));
+        return Err(problem(said.name, "it is not UTF-8", format!("give {}", variable.kind)));
     };
     if variable.kind != Kind::Pem && text.trim().chars().any(char::is_control) {
-        let problem = Problem::new(
-            said.name,
-            "there are line breaks or control characters in it",
-            format!("give {}", variable.kind),
-        );
-        return Err(if variable.secret { problem } else { problem.showing(text) });
+        let what = "it has line breaks or control characters";
+        return Err(problem(variable.place(said.name, text), what, format!("give {}", variable.kind)));
     }
     Ok(text.to_owned())
 }
@@ -302,7 +294,7 @@ fn common(reader: &mut Reader) -> Common {
     if !token {
         reader.warn(
             "TOKEN",
-            "without a token nothing is published or found through OneGate",
+            "without a token OneGate cannot be used to publish or to discover",
             "set TOKEN=YES in CONTEXT",
         );
     }
@@ -326,17 +318,16 @@ fn common(reader: &mut Reader) -> Common {
 }
 
 fn keepalive(reader: &mut Reader) -> Keepalive {
-    let interval = reader.whole("FL_GRPC_KEEPALIVE_TIME");
-    let timeout = reader.whole("FL_GRPC_KEEPALIVE_TIMEOUT");
+    let interval = reader.integer("FL_GRPC_KEEPALIVE_TIME");
+    let timeout = reader.integer("FL_GRPC_KEEPALIVE_TIMEOUT");
     if timeout >= interval {
-        let what =
-            format!("a probe would be given {timeout} s for its answer, and the next one follows after {interval} s");
+        let what = format!("the timeout is {timeout} s, and the next probe follows after {interval} s");
         let asked = ["FL_GRPC_KEEPALIVE_TIMEOUT", "FL_GRPC_KEEPALIVE_TIME"];
-        let name = if reader.is_said(asked[0]) { asked[0] } else { asked[1] };
-        reader.refuse(name, what, "give FL_GRPC_KEEPALIVE_TIMEOUT less than FL_GRPC_KEEPALIVE_TIME");
+        let name = if reader.is_set(asked[0]) { asked[0] } else { asked[1] };
+        reader.reject(name, what, "give FL_GRPC_KEEPALIVE_TIMEOUT less than FL_GRPC_KEEPALIVE_TIME");
     }
     if interval < SHORT_KEEPALIVE_S {
-        let what = format!("a probe every {interval} s is more than proxies on the way may allow");
+        let what = format!("proxies may reject a probe every {interval} s");
         reader.warn("FL_GRPC_KEEPALIVE_TIME", what, format!("give {SHORT_KEEPALIVE_S} or more"));
     }
     Keepalive { interval: Duration::from_secs(interval), timeout: Duration::from_secs(timeout) }

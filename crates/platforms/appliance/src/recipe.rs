@@ -1,5 +1,5 @@
-//! What is started in a virtual machine, as plain data: programs with arguments and environment, the files they read, and whom
-//! to ask whether they work. Pure: addresses, certificates and a found SuperLink are there when a recipe is asked for.
+//! The programs of a virtual machine as data: arguments, environment, files, and the probe of their readiness. Pure:
+//! addresses, certificates and the discovered SuperLink are inputs.
 
 mod containers;
 pub mod submission;
@@ -19,88 +19,88 @@ use trellis_flower::launch::{self, Keepalive, Launch, Sandbox};
 use trellis_flower::{Program as Runs, Release};
 
 use crate::discovery::Coordinator;
+use crate::failure::{Code, Failure};
 use crate::place::Place;
 use crate::settings::{Common, FlowerBy, Role, RoleSettings, Runtime, Settings};
-use crate::trouble::{Code, Trouble};
 
 const NODE_CONFIG: &str = "node-config.toml";
 const RUN_DEFAULTS: &str = "run-defaults.toml";
 
-/// What the machine and others have said, beside the settings.
+/// Inputs of a recipe beside the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// The SuperLink's address that is told to others, without a port.
+    /// Advertised address of the SuperLink, without a port.
     pub advertised: Option<IpAddr>,
-    /// Of a node: whom it joins.
+    /// SuperLink of a node.
     pub coordinator: Option<Coordinator>,
-    /// A Python with the packages of the framework is there.
+    /// Python with the packages of the framework is installed.
     pub python: bool,
-    /// GPUs are there.
+    /// The machine has GPUs.
     pub gpu: bool,
-    /// Of a node: its key, where it was made known.
+    /// Key of a node that joined.
     pub node_key: Option<PathBuf>,
-    /// What the node is called.
+    /// Name of the node.
     pub name: Option<String>,
-    /// Of a SuperLink: where its apps connect, if not at the usual port.
+    /// Port of the SuperLink for its apps, if it is not the usual one.
     pub apps_port: Option<u16>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// Readable by the programs; written where they differ.
+    /// Files that programs read. Unchanged files are not written.
     pub files: BTreeMap<PathBuf, String>,
-    /// Writable by the programs.
+    /// Directories that programs write to.
     pub directories: Vec<PathBuf>,
-    /// The first is the role's own.
+    /// The first program is the one of the role.
     pub programs: Vec<Program>,
     pub probe: Probe,
-    /// Nothing else may listen there.
+    /// Addresses that must be free.
     pub listens: Vec<SocketAddr>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Also of its unit: `trellis-NAME.service`.
+    /// Also part of the unit's name: `trellis-NAME.service`.
     pub name: String,
     pub description: String,
     pub path: PathBuf,
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// Run to their end before each start; whether they succeed does not matter.
+    /// Commands that run before each start. Their exit codes are ignored.
     pub before: Vec<Vec<String>>,
-    /// Where its output goes, emptied at each start; `None`: where ours goes.
+    /// Log file, truncated at each start. `None` if the output goes to that of the agent.
     pub log: Option<PathBuf>,
-    /// It speaks to a daemon that only root may speak to.
+    /// The program calls a daemon that only root may call.
     pub as_root: bool,
-    /// Where it is not installed, the rest works without it.
+    /// The recipe works without this program if it is not installed.
     pub is_optional: bool,
 }
 
-/// Whom to ask whether the role works.
+/// How to probe the role's program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe {
     #[default]
-    Nobody,
-    /// The Fleet API as nodes use it, and the rest where the SuperLink is ours.
+    None,
+    /// The Fleet API, and with `calls` the API of our own SuperLink.
     SuperLink { fleet: SocketAddr, http: bool, trust: Option<PathBuf>, calls: Option<Calls> },
     /// The socket of our own node.
     SuperNode { socket: PathBuf },
-    /// The log of an official one, which says when it is connected.
+    /// The log of an official node, which reports the connection.
     FlowerSuperNode { log: PathBuf },
 }
 
-/// Where a SuperLink is asked for its runs.
+/// API of the SuperLink for runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     pub address: SocketAddr,
-    /// Over HTTP, or gRPC as before 1.37.
+    /// HTTP, or gRPC for releases before 1.37.
     pub http: bool,
-    /// Of an account that may ask; `None`: everybody may.
+    /// Token of an account that may call; `None` if no account is needed.
     pub token: Option<PathBuf>,
 }
 
-/// The recipe of a SuperLink or a SuperNode. A gateway has no programs of its own: see `tunnel`.
-pub fn recipe(settings: &Settings, around: &Surroundings, place: &Place) -> Result<Recipe, Trouble> {
+/// Recipe of a SuperLink or a SuperNode. A gateway has no programs: see `tunnel`.
+pub fn recipe(settings: &Settings, around: &Surroundings, place: &Place) -> Result<Recipe, Failure> {
     let common = &settings.common;
     let recipe = match &settings.role {
         RoleSettings::Gateway(_) => return Ok(Recipe::default()),
@@ -119,7 +119,7 @@ pub fn recipe(settings: &Settings, around: &Surroundings, place: &Place) -> Resu
     Ok(recipe)
 }
 
-/// Numbers of NVIDIA's GPUs for Prometheus. It asks the driver, which root alone may.
+/// Exports GPU metrics to Prometheus. Only root may ask the driver.
 fn gpu_exporter() -> Program {
     let exporter = Program::new("dcgm", "Exporter of GPU metrics", "/usr/bin/dcgm-exporter");
     Program { as_root: true, is_optional: true, ..exporter.flag("--address", ":9400") }
@@ -130,17 +130,17 @@ pub fn flower_version(common: &Common) -> &str {
     common.flower_version.as_deref().unwrap_or(Release::NEWEST_TEXT)
 }
 
-/// What both programs have because of the settings and the machine.
+/// Settings that both programs share.
 fn describe_common(role: Role, common: &Common, around: &Surroundings, place: &Place) -> launch::Common {
     let program = match common.runtime {
         Runtime::Trellis => Runs::Trellis,
-        // Versions are checked when the context is read.
+        // The version is validated when the context is read.
         Runtime::Flower { .. } => Runs::Flower(Release::read(flower_version(common)).unwrap_or(Release::NEWEST)),
     };
     let seconds = |duration: Duration| u32::try_from(duration.as_secs().max(1)).unwrap_or(u32::MAX);
     launch::Common {
         python: around.python.then(|| place.python()),
-        // The kernels of the appliance images support every rule of the sandbox.
+        // The kernels of the appliance images support all rules of the sandbox.
         sandbox: around.python.then_some(Sandbox::Required),
         keepalive: Some(Keepalive {
             interval_s: seconds(common.keepalive.interval),
@@ -160,13 +160,13 @@ fn flower_programs(common: &Common, place: &Place) -> PathBuf {
     place.flower(flower_version(common))
 }
 
-/// The SuperLink that a node cannot do without.
-fn coordinator(around: &Surroundings) -> Result<&Coordinator, Trouble> {
-    let missing = || Trouble::new(Code::DiscoveryTimeout, "no SuperLink was found");
+/// The SuperLink of a node, which is mandatory.
+fn coordinator(around: &Surroundings) -> Result<&Coordinator, Failure> {
+    let missing = || Failure::new(Code::DiscoveryTimeout, "no SuperLink was found");
     around.coordinator.as_ref().ok_or_else(missing)
 }
 
-/// Where something that listens at `address` is reached from this machine.
+/// Local address of a program that listens at `address`.
 pub fn reached(address: SocketAddr) -> SocketAddr {
     let here = match address.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -176,7 +176,7 @@ pub fn reached(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(here, address.port())
 }
 
-/// The settings of a node for its apps, its shard included where nobody named one.
+/// The node config of apps, with the shard unless the user sets one.
 fn node_config(said: &BTreeMap<String, toml::Value>, shard: Option<(u32, u32)>) -> String {
     let mut config: toml::Table = said.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     if let Some((own, count)) = shard
@@ -189,7 +189,7 @@ fn node_config(said: &BTreeMap<String, toml::Value>, shard: Option<(u32, u32)>) 
 }
 
 impl Recipe {
-    /// Another for other contents of its files: programs read them at their start.
+    /// Digest of the files. Programs read them only at their start.
     pub fn digest(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         let mut hasher = DefaultHasher::new();

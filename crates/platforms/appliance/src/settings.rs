@@ -1,4 +1,4 @@
-//! What the variables mean: checked, with every default filled in. Whoever has them need not ask again.
+//! Settings: validated values with all defaults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,14 +31,14 @@ pub enum RoleSettings {
     Gateway(GatewaySettings),
 }
 
-/// Of every role.
+/// Settings of every role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Common {
-    /// Of the assignment, where a controller gave one.
+    /// Part and generation of the assignment, if there is a controller.
     pub generation: Option<String>,
     pub part: Option<String>,
     pub runtime: Runtime,
-    /// Whose apps run; equal on both sides. `None`: the one of the image.
+    /// Release of the official programs, equal on both sides. `None` means the release of the image.
     pub flower_version: Option<String>,
     #[serde(with = "trellis_flower::isolation::lowercase")]
     pub isolation: Isolation,
@@ -47,18 +47,18 @@ pub struct Common {
     pub tls: bool,
     pub keepalive: Keepalive,
     pub report_ready: bool,
-    /// A changed setting waits until no round is at work.
+    /// A change waits until no round is running.
     pub defer_while_training: bool,
-    /// Networks by way of a gateway: destination, next hop.
+    /// Networks behind a gateway: destination, next hop.
     pub routes: Vec<Route>,
-    /// Readiness is also asked of this program; `None`: nobody else is asked.
+    /// Program that must exit with 0 before the VM is ready.
     pub ready_script: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Runtime {
-    /// Our own programs.
+    /// Programs of Trellis.
     Trellis,
     /// The official packages, or their images.
     Flower { by: FlowerBy },
@@ -89,31 +89,32 @@ pub struct Route {
 pub struct SuperLinkSettings {
     pub fleet: SocketAddr,
     pub control: SocketAddr,
-    /// Where Flower 1.37 and later are called, and our own calls go: nodes since 1.40 too.
+    /// API of Flower 1.37 and later, and of our own calls; nodes use it since 1.40.
     pub http: SocketAddr,
     /// Below the state directory.
     pub database: String,
     pub certificates: Certificates,
     pub node_auth: bool,
-    /// The first administrator's, where a controller chose it.
+    /// Token of the first administrator, if a controller chose it.
     pub admin_token: Option<String>,
-    /// `None`: no metrics.
+    /// `None` if there are no metrics.
     pub metrics_port: Option<u16>,
     pub training: Training,
-    /// The app that is submitted with `training` when enough nodes are there; `None`: `training` are the defaults of all runs.
+    /// App that is submitted with `training` when enough nodes are connected. If `None`, `training` contains the defaults of
+    /// all runs.
     pub use_case: Option<UseCase>,
-    /// Networks that may reach the Fleet API beside the VM's own; empty: its own only.
+    /// Networks that may reach the Fleet API beside those of the VM.
     pub allowed_networks: Vec<String>,
-    /// A device for everything that must outlive the VM; `None`: the VM's own disk.
+    /// Device for the state that outlives the VM; `None` means the VM's own disk.
     pub state_disk: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Certificates {
-    /// Our own authority in the VM makes and renews them.
+    /// The authority in the VM issues and renews them.
     Own { extra: Vec<Name> },
-    /// PEM, checked together: chain, key, names, time.
+    /// PEM files, validated together: chain, key, names, dates.
     Operator { ca: String, certificate: String, key: String },
 }
 
@@ -125,12 +126,12 @@ pub enum Name {
     Dns(String),
 }
 
-/// Settings of runs: those that were said, and the defaults of the rest.
+/// Settings of runs: values of the user, and defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Training {
-    /// Keys and values of the run config (`num-server-rounds`, `strategy`, ...), as TOML values.
+    /// Keys and values of the run config (`num-server-rounds`, `strategy`, ...) as TOML values.
     pub config: BTreeMap<String, toml::Value>,
-    /// Those of them that somebody set.
+    /// The keys that the user set.
     pub said: Vec<String>,
     pub min_available: u32,
     pub checkpoints: Option<Checkpoints>,
@@ -152,11 +153,11 @@ pub enum UseCase {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SuperNodeSettings {
-    /// `host:port`; `None`: found through OneGate.
+    /// `host:port`; `None` if the node discovers it through OneGate.
     pub coordinator: Option<String>,
-    /// PEM; `None`: found through OneGate.
+    /// PEM; `None` if the node discovers it through OneGate.
     pub trust: Option<String>,
-    /// Values as TOML; `partition-id` is added where it is not said.
+    /// TOML values. `partition-id` is added if it is missing.
     pub node_config: BTreeMap<String, toml::Value>,
     pub max_retries: Limit,
     pub max_wait: Limit,
@@ -165,9 +166,9 @@ pub struct SuperNodeSettings {
     pub gpu: Option<Gpu>,
     pub dcgm: bool,
     pub backoff: Backoff,
-    /// With node authentication: what the node joins with.
+    /// Token for the join call, with node authentication.
     pub join_token: Option<String>,
-    /// An app of our own program, `native:mlp`, in place of those that runs bring.
+    /// App of our own program, `native:mlp`, instead of the apps of runs.
     pub client_app: Option<String>,
 }
 
@@ -189,17 +190,18 @@ pub enum Framework {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// `None`: all.
+    /// `None` means all GPUs.
     pub visible: Option<Vec<u32>>,
     pub memory_fraction: f64,
-    /// Without a GPU: go on with the CPU, or do not become ready.
+    /// Without a GPU: continue with the CPU, or do not become ready.
     pub fallback_to_cpu: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     pub exponential: bool,
-    pub longest: Duration,
+    #[serde(rename = "longest")]
+    pub max_interval: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,7 +217,7 @@ pub struct GatewaySettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     pub public_key: String,
-    /// `host:port`; `None`: it calls us.
+    /// `host:port`; `None` if the peer connects.
     pub endpoint: Option<String>,
     pub allowed_ips: Vec<String>,
     pub keepalive_s: Option<u16>,
@@ -232,7 +234,7 @@ impl Role {
         }
     }
 
-    /// The role of that name, as it stands in `/etc/trellis/role` too.
+    /// Parses a role, as in `/etc/trellis/role`.
     pub fn parse(name: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.name().eq_ignore_ascii_case(name.trim()))
     }
@@ -248,7 +250,7 @@ impl Framework {
         }
     }
 
-    /// What Python calls it.
+    /// Name of the Python module.
     pub fn module(self) -> Option<&'static str> {
         match self {
             Framework::None => None,

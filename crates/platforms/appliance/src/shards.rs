@@ -1,7 +1,7 @@
-//! Which node has which shard of the data, where no controller says so. A node keeps its shard as long as it is there; who
-//! comes new gets the lowest that is free; the number of shards never shrinks, or every node's share would shift.
+//! Assignment of data shards to nodes without a controller. A node keeps its shard while it exists. A new node gets the
+//! lowest free shard. The number of shards never shrinks, because that would change every node's share.
 //!
-//! Pure: the agent of the SuperLink keeps the table and tells it; agents of nodes read it.
+//! Pure: the agent of the SuperLink publishes the table; agents of nodes read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Reads `12:0,13:1/2`. `None`: it is no such table.
+    /// Parses `12:0,13:1/2`. `None` if the text is no table.
     pub fn parse(text: &str) -> Option<Shards> {
         let (entries, count) = text.trim().rsplit_once('/')?;
         let mut of = BTreeMap::new();
@@ -40,7 +40,7 @@ impl Shards {
         text
     }
 
-    /// These are the nodes now.
+    /// Updates the table for the current nodes.
     pub fn follow(&mut self, nodes: &BTreeSet<u64>) {
         self.of.retain(|vm, _| nodes.contains(vm));
         let mut taken: BTreeSet<u32> = self.of.values().copied().collect();
@@ -55,7 +55,7 @@ impl Shards {
         }
     }
 
-    /// The shard of a node, and how many there are.
+    /// Shard of a node, and the number of shards.
     pub fn shard(&self, vm: u64) -> Option<(u32, u32)> {
         self.of.get(&vm).map(|shard| (*shard, self.count))
     }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_keeps_its_shard() {
+    fn nodes_keep_their_shards() {
         for (steps, expected) in [
             (vec![&[][..]], "/0"),
             (vec![&[12, 13][..]], "12:0,13:1/2"),

@@ -1,39 +1,41 @@
-//! The files that a VM's context comes in, and the way to OneGate that is in them. What the values mean is known elsewhere.
+//! Files that contain the context of a VM, and the OneGate client that they configure. The meaning of values is defined
+//! elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use trellis_one::gate::{GateToken, OneGate};
-use trellis_one::{Endpoint, Patience, Trust};
+use trellis_one::{Endpoint, HttpLimits, Trust};
 
 use crate::context::{MAX_CONTEXT_BYTES, Values};
+use crate::failure::{Code, Failure};
 use crate::place::Place;
 use crate::settings::Role;
-use crate::trouble::{Code, Trouble};
 
-/// OneGate is asked again soon; a probe does not wait for it long.
+/// Timeouts of OneGate. They are short because the agent retries soon.
 const CONNECT: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(5);
-const LONGEST_ANSWER_BYTES: usize = 16 << 20;
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
 const TOKEN: &str = "token.txt";
-/// Where the packages of OpenNebula, and our own early unit, leave the context.
-const USUAL: [&str; 3] = ["run/one-context/one_env", "var/run/one-context/one_env", "run/trellis/context/context.sh"];
+/// Context files of OpenNebula's packages, and of our own early unit.
+const CONTEXT_FILES: [&str; 3] =
+    ["run/one-context/one_env", "var/run/one-context/one_env", "run/trellis/context/context.sh"];
 
 #[derive(Debug, Clone)]
 pub struct Sources {
     files: Vec<PathBuf>,
-    /// one-apps exports the context; a container has nothing else.
+    /// one-apps exports the context to the environment; a container has no other source.
     environment: bool,
     role: PathBuf,
 }
 
-/// When a source was written, and how long it is: whether it must be read again.
+/// Modification time and length of each source. The agent reads the sources again if one of them changes.
 pub type Stamp = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
 
 impl Sources {
-    /// `given` in place of the usual files.
+    /// `given` replaces the usual files.
     pub fn new(place: &Place, given: &[PathBuf], environment: bool) -> Sources {
-        let usual = || USUAL.iter().map(|path| place.root().join(path)).collect();
+        let usual = || CONTEXT_FILES.iter().map(|path| place.root().join(path)).collect();
         let files = if given.is_empty() { usual() } else { given.to_vec() };
         Sources { files, environment, role: place.role() }
     }
@@ -50,7 +52,7 @@ impl Sources {
         let mut values = Values::default();
         let mut seen: Vec<PathBuf> = Vec::new();
         for path in &self.files {
-            // The same file by two names is one.
+            // Two paths may lead to the same file.
             let Ok(real) = path.canonicalize() else { continue };
             if seen.contains(&real) {
                 continue;
@@ -68,21 +70,19 @@ impl Sources {
         values
     }
 
-    /// The role that the image was made for, where it was made for one.
+    /// The role in the image's role file.
     pub fn role(&self) -> Role {
         let said = std::fs::read_to_string(&self.role).ok().and_then(|text| Role::parse(&text));
         said.unwrap_or(Role::SuperNode)
     }
 
-    /// `None`: there is no OneGate here, and nobody expects to hear through one.
-    pub fn gate(&self, values: &Values) -> Result<Option<OneGate>, Trouble> {
-        let no = |what: String| Trouble::new(Code::NoToken, what);
+    /// `None` if the context configures no OneGate and requires none.
+    pub fn gate(&self, values: &Values) -> Result<Option<OneGate>, Failure> {
+        let no = |what: String| Failure::new(Code::NoToken, what);
         let is_awaited = values.get("REPORT_READY").is_some_and(|said| said.eq_ignore_ascii_case("YES"));
         let Some(endpoint) = values.get("ONEGATE_ENDPOINT") else {
             return match is_awaited {
-                true => Err(no(
-                    "REPORT_READY=YES, and the context has neither an address of OneGate nor a token".to_owned()
-                )),
+                true => Err(no("REPORT_READY=YES, but the context has no address and no token of OneGate".to_owned())),
                 false => Ok(None),
             };
         };
@@ -90,16 +90,16 @@ impl Sources {
             Endpoint::parse(endpoint).map_err(|error| no(format!("ONEGATE_ENDPOINT cannot be used: {error}")))?;
         let beside = self.files.iter().filter_map(|path| std::fs::read_to_string(path.with_file_name(TOKEN)).ok());
         let token = values.get("TOKENTXT").map(str::to_owned).or_else(|| beside.into_iter().next());
-        let token = token.ok_or_else(|| no("there is a OneGate, and no token for it".to_owned()))?;
+        let token = token.ok_or_else(|| no("the context has an address of OneGate, but no token".to_owned()))?;
         let token = GateToken::parse(&token).map_err(|error| no(error.to_string()))?;
         let vm = values.get("VMID").and_then(|text| text.parse().ok());
-        let vm = vm.ok_or_else(|| no("the context does not say which VM this is (VMID)".to_owned()))?;
-        let patience = Patience { connect: CONNECT, answer: ANSWER, longest_answer_bytes: LONGEST_ANSWER_BYTES };
-        Ok(Some(OneGate::with(endpoint, vm, token, Trust::system(), patience)))
+        let vm = vm.ok_or_else(|| no("the context has no VMID".to_owned()))?;
+        let limits = HttpLimits { connect: CONNECT, answer: ANSWER, max_response_bytes: MAX_RESPONSE_BYTES };
+        Ok(Some(OneGate::with(endpoint, vm, token, Trust::system(), limits)))
     }
 }
 
-/// More than is read is not read at all: who reads says so.
+/// Reads one byte more than allowed, so that the caller notices a file that is too long.
 fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut bytes = Vec::new();

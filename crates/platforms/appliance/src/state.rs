@@ -1,5 +1,5 @@
-//! What the agent must know after a reboot, or from one stage to the next: one file, versioned, whole or not at all. It holds
-//! secrets, so nobody else reads it.
+//! State that the agent needs after a reboot or in a later stage: one versioned file, written atomically. It contains
+//! secrets, so only its owner can read it.
 
 use std::io;
 use std::path::Path;
@@ -16,17 +16,17 @@ const FORMAT: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Memory {
     format: u32,
-    /// That were found good last, and are in force.
+    /// The last valid settings.
     pub settings: Option<Settings>,
-    /// As it stood in the VM's template: OneGate may be away when the VM comes back.
+    /// The assignment in the VM's template. OneGate may be unreachable when the VM boots again.
     pub assignment: Option<String>,
-    /// Where the SuperLink was found last.
+    /// The last address of the SuperLink.
     pub coordinator: Option<Coordinator>,
-    /// The table of shards as it was last.
+    /// The last table of shards.
     pub shards: Option<String>,
     /// The run of the use case was submitted.
     pub submitted: bool,
-    /// Where apps of the SuperLink connect, where that was drawn: they outlive it, and come back there.
+    /// The port for apps of the SuperLink, if the agent chose it. Apps outlive the SuperLink and reconnect to this port.
     pub apps_port: Option<u16>,
 }
 
@@ -45,21 +45,21 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// What is remembered; nothing, where there is no file. One of another format is not guessed at.
+    /// Reads the file; default if it does not exist. Another format is an error.
     pub fn read(path: &Path) -> io::Result<Memory> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
             read => read?,
         };
-        let strange = |why: String| io::Error::other(format!("{} cannot be understood: {why}", path.display()));
+        let strange = |why: String| io::Error::other(format!("{} is invalid: {why}", path.display()));
         let memory: Memory = serde_json::from_slice(&bytes).map_err(|error| strange(error.to_string()))?;
         match memory.format {
             FORMAT => Ok(memory),
-            other => Err(strange(format!("its format is {other}, and ours {FORMAT}"))),
+            other => Err(strange(format!("its format is {other}, and only {FORMAT} is supported"))),
         }
     }
 
-    /// When this returns it is on disk.
+    /// The file is durable when this returns.
     pub fn write(&self, path: &Path) -> io::Result<bool> {
         disk::make_directory(path.parent().unwrap_or(Path::new("/")), 0o700, None)?;
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_remembered_or_said_that_it_is_not() {
+    fn the_state_is_saved_and_invalid_files_are_rejected() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a/state.json");
         assert_eq!(Memory::read(&path).expect("there is none yet"), Memory::default());

@@ -1,21 +1,20 @@
-//! The disk on which the SuperLink's state outlives its VM: mounted before anything is read or written there, and given a file
-//! system when it is wholly empty. Nothing is ever formatted that holds anything.
+//! State disk of the SuperLink: mounts it before anything accesses the state, and formats it only if it is completely empty.
 
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
 
 use crate::context::Values;
+use crate::failure::{Code, Failure};
 use crate::place::Place;
-use crate::trouble::{Code, Trouble};
 
 const VARIABLE: &str = "FL_STATE_DISK";
-/// Every file system has something in its first blocks.
-const LOOKED_AT_BYTES: usize = 1 << 20;
+/// Every file system has data in its first blocks.
+const PROBED_BYTES: usize = 1 << 20;
 
-/// Mounts what the context names. Done where it is mounted already, and where none is named; below another root than that of
-/// a machine there are no disks.
-pub fn mount(values: &Values, place: &Place) -> Result<(), Trouble> {
+/// Mounts the device of the context. Does nothing if it is mounted, if there is none, or if the root is not that of a
+/// machine.
+pub fn mount(values: &Values, place: &Place) -> Result<(), Failure> {
     let Some(device) = values.get(VARIABLE).filter(|_| place.root() == Path::new("/")) else { return Ok(()) };
     let target = place.state();
     let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(|error| failed(device, &error.to_string()))?;
@@ -23,7 +22,7 @@ pub fn mount(values: &Values, place: &Place) -> Result<(), Trouble> {
         return Ok(());
     }
     if is_empty(device).map_err(|error| failed(device, &error.to_string()))? {
-        tracing::info!("{device} is empty: it gets a file system");
+        tracing::info!("{device} is empty; creating a file system");
         run("mkfs.ext4", &["-q", "-L", "trellis-state", device], device)?;
     }
     std::fs::create_dir_all(&target).map_err(|error| failed(device, &error.to_string()))?;
@@ -35,12 +34,12 @@ fn is_mounted(mounts: &str, target: &Path) -> bool {
 }
 
 fn is_empty(device: &str) -> std::io::Result<bool> {
-    let mut start = vec![0; LOOKED_AT_BYTES];
+    let mut start = vec![0; PROBED_BYTES];
     std::fs::File::open(device)?.read_exact(&mut start)?;
     Ok(start.iter().all(|byte| *byte == 0))
 }
 
-fn run(program: &str, args: &[&str], device: &str) -> Result<(), Trouble> {
+fn run(program: &str, args: &[&str], device: &str) -> Result<(), Failure> {
     let done = Command::new(program).args(args).output().map_err(|error| failed(device, &error.to_string()))?;
     match done.status.success() {
         true => Ok(()),
@@ -48,8 +47,8 @@ fn run(program: &str, args: &[&str], device: &str) -> Result<(), Trouble> {
     }
 }
 
-fn failed(device: &str, why: &str) -> Trouble {
-    Trouble::new(Code::PreflightFailed, format!("the disk of the state ({VARIABLE}={device}) cannot be used: {why}"))
+fn failed(device: &str, why: &str) -> Failure {
+    Failure::new(Code::PreflightFailed, format!("the state disk ({VARIABLE}={device}) is not usable: {why}"))
 }
 
 #[cfg(test)]
@@ -67,14 +66,14 @@ mod tests {
     fn only_what_is_wholly_empty_is_formatted() {
         let directory = tempfile::tempdir().expect("a directory");
         let disk = directory.path().join("disk");
-        let mut content = vec![0; LOOKED_AT_BYTES];
+        let mut content = vec![0; PROBED_BYTES];
         std::fs::write(&disk, &content).expect("a disk");
-        assert!(is_empty(&disk.display().to_string()).expect("it is read"));
+        assert!(is_empty(&disk.display().to_string()).expect("the disk is read"));
         content[0x438] = 0x53;
         std::fs::write(&disk, &content).expect("a disk");
-        assert!(!is_empty(&disk.display().to_string()).expect("it is read"));
+        assert!(!is_empty(&disk.display().to_string()).expect("the disk is read"));
         std::fs::write(&disk, b"short").expect("a disk");
-        assert!(is_empty(&disk.display().to_string()).is_err(), "too small to be one");
+        assert!(is_empty(&disk.display().to_string()).is_err(), "too small for a disk");
     }
 
     #[test]

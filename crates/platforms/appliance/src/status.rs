@@ -1,4 +1,5 @@
-//! What the agent says of itself to others on the machine: `bootstrap` waits for it, `status` shows it. Gone with a reboot.
+//! Status file of the agent for other programs of the machine: `bootstrap` waits for it, `status` prints it. A reboot removes
+//! it.
 
 use std::io;
 use std::path::Path;
@@ -6,23 +7,25 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
-use crate::trouble::Trouble;
+use crate::failure::Failure;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub role: String,
     pub ready: bool,
-    /// What the agent is doing, in words.
+    /// Current activity as text.
     pub doing: String,
-    pub trouble: Option<Trouble>,
-    /// A change that waits until no round is at work.
+    #[serde(rename = "trouble")]
+    pub failure: Option<Failure>,
+    /// A change waits until no round is running.
     pub waiting: bool,
     pub endpoint: Option<String>,
     pub instance: Option<String>,
     pub generation: Option<String>,
-    /// When the look at the context began that this comes from, in seconds since 1970.
-    pub looked_at: f64,
-    /// The process of the agent.
+    /// Start of the observation of the context on which the status is based, in seconds since 1970.
+    #[serde(rename = "looked_at")]
+    pub observed_at: f64,
+    /// Process id of the agent.
     pub pid: u32,
 }
 

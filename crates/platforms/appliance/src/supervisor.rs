@@ -1,12 +1,12 @@
-//! Who keeps the programs running: systemd in a virtual machine, or this process itself, in containers and on machines that
-//! are not ours. Neither decides what is to run.
+//! Supervisor of the programs: systemd in a virtual machine, or this process in containers and on machines of users. It does
+//! not decide what runs.
 
 mod direct;
 mod systemd;
 
+use crate::failure::Failure;
 use crate::place::Place;
 use crate::recipe::Recipe;
-use crate::trouble::Trouble;
 
 pub use direct::Direct;
 pub use systemd::{Systemd, run, systemctl};
@@ -16,21 +16,21 @@ pub enum Supervisor {
     Systemd(Systemd),
 }
 
-/// What would have to be done so that a recipe is in force.
+/// Action that is necessary to put a recipe in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Nothing,
     Start,
-    /// Something runs that is not what it shall be.
+    /// A program runs that differs from the recipe.
     Restart,
 }
 
-/// How the first program of a recipe is.
+/// Observed state of the recipe's first program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sight {
-    /// Another for each start; `None`: it does not run.
+pub struct ProgramStatus {
+    /// Differs for each start; `None` if the program does not run.
     pub instance: Option<String>,
-    /// It ends again and again: how, last.
+    /// How the program ended last, if it ends repeatedly.
     pub failing: Option<String>,
 }
 
@@ -42,16 +42,16 @@ impl Supervisor {
         }
     }
 
-    /// Makes it so. Its files are there already.
-    pub async fn apply(&mut self, recipe: &Recipe, place: &Place) -> Result<(), Trouble> {
+    /// Applies the recipe. Its files are already written.
+    pub async fn apply(&mut self, recipe: &Recipe, place: &Place) -> Result<(), Failure> {
         match self {
             Supervisor::Direct(direct) => direct.apply(recipe, place).await,
             Supervisor::Systemd(systemd) => systemd.apply(recipe, place).await,
         }
     }
 
-    /// Ends everything and starts it again.
-    pub async fn restart(&mut self, recipe: &Recipe, place: &Place) -> Result<(), Trouble> {
+    /// Stops all programs and starts them again.
+    pub async fn restart(&mut self, recipe: &Recipe, place: &Place) -> Result<(), Failure> {
         match self {
             Supervisor::Direct(direct) => {
                 direct.stop().await;
@@ -61,14 +61,14 @@ impl Supervisor {
         }
     }
 
-    pub async fn sight(&self, recipe: &Recipe) -> Sight {
+    pub async fn status(&self, recipe: &Recipe) -> ProgramStatus {
         match self {
-            Supervisor::Direct(direct) => direct.sight(),
-            Supervisor::Systemd(systemd) => systemd.sight(recipe).await,
+            Supervisor::Direct(direct) => direct.status(),
+            Supervisor::Systemd(systemd) => systemd.status(recipe).await,
         }
     }
 
-    /// Resolves when a program ended: of systemd's, the first.
+    /// Resolves when a program has ended; with systemd, only the first program is watched.
     pub async fn ended(&self) {
         match self {
             Supervisor::Direct(direct) => direct.ended().await,
@@ -76,7 +76,7 @@ impl Supervisor {
         }
     }
 
-    /// When we end. What systemd keeps goes on.
+    /// Called when the agent ends. Programs under systemd continue.
     pub async fn leave(&mut self) {
         if let Supervisor::Direct(direct) = self {
             direct.stop().await;

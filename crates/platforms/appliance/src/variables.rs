@@ -1,5 +1,5 @@
-//! Every variable of the appliances, declared once: its names, who reads it, what it may be, what it does. What is read, the script
-//! for one-apps, the inputs of templates and the reference all come from this table. It knows no value.
+//! Table of the appliance variables: names, roles, kinds, effects. The parser, the one-apps script, the inputs of templates
+//! and the reference are derived from it. It contains no values.
 
 mod kind;
 mod table;
@@ -7,36 +7,37 @@ mod table;
 pub use kind::{Bounds, Kind};
 pub use table::VARIABLES;
 
+use crate::problem::Place;
 use crate::settings::Role;
 
-/// The other spelling of every variable begins so.
+/// Prefix of the alternative spelling of every variable.
 pub const PREFIX: &str = "ONEAPP_";
-/// A gateway has no more peers than this.
+/// Maximum number of peers of a gateway.
 pub const MAX_PEERS: u32 = 64;
-/// Stands in [`Variable::name`] where a number may.
+/// Placeholder for a number in [`Variable::name`].
 const NUMBERED: &str = "WG_PEER_";
-/// Names that begin so are meant for us, so one that is not in the table is a mistake.
+/// Variables with these prefixes belong to the appliance, so an unknown one is an error.
 const OURS: [&str; 5] = ["FL_", "FLOWER_", "ML_", "WG_", "ONEAPP_"];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Variable {
     /// Without `ONEAPP_`.
     pub name: &'static str,
-    /// Other names that it had, without `ONEAPP_`.
+    /// Former names, without `ONEAPP_`.
     pub aliases: &'static [&'static str],
     pub roles: &'static [Role],
     pub kind: Kind,
-    /// As it would be written; empty: none, or decided by others.
+    /// Default as a user would write it. Empty if there is none, or if it depends on other variables.
     pub default: &'static str,
     /// One line, for inputs of templates and for help.
     pub about: &'static str,
-    /// What happens because of it.
+    /// Effect of the variable.
     pub effect: &'static str,
     pub stage: Stage,
     pub secret: bool,
-    /// `WG_PEER_PUBLIC_KEY` is also `WG_PEER_2_PUBLIC_KEY`, of the second peer.
+    /// `WG_PEER_PUBLIC_KEY` is also `WG_PEER_2_PUBLIC_KEY`, for the second peer.
     pub numbered: bool,
-    /// Templates ask for it.
+    /// Templates have an input for it.
     pub asked: bool,
     pub status: Status,
 }
@@ -44,17 +45,17 @@ pub struct Variable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     Effective,
-    /// Whoever says it hears why not.
+    /// Rejected with an explanation.
     Refused {
         why: &'static str,
     },
-    /// It belongs to this part of OpenNebula, which obeys it; it is left alone here.
+    /// Belongs to a component of OpenNebula, which reads it. The agent ignores it.
     Elsewhere {
         owner: &'static str,
     },
 }
 
-/// When one-apps needs it.
+/// Stage of one-apps that needs the variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Configure,
@@ -75,7 +76,12 @@ impl Variable {
         self.roles.contains(&role)
     }
 
-    /// All names under which it may be said, those without prefix first.
+    /// Place of a diagnostic: the spelling, and the value unless it is a secret.
+    pub fn place(&self, spelling: &str, value: &str) -> Place {
+        if self.secret { Place::from(spelling) } else { Place::showing(spelling, value) }
+    }
+
+    /// All spellings; those without a prefix come first.
     pub fn spellings(&self, number: Option<u32>) -> Vec<String> {
         let plain = std::iter::once(&self.name).chain(self.aliases).map(|name| numbered(name, number));
         let plain: Vec<String> = plain.collect();
@@ -84,7 +90,7 @@ impl Variable {
     }
 }
 
-/// `WG_PEER_2_PUBLIC_KEY`; the first peer's have no number.
+/// `WG_PEER_2_PUBLIC_KEY`; the first peer has no number.
 fn numbered(name: &str, number: Option<u32>) -> String {
     match (number, name.strip_prefix(NUMBERED)) {
         (Some(number), Some(rest)) => format!("{NUMBERED}{number}_{rest}"),
@@ -92,7 +98,7 @@ fn numbered(name: &str, number: Option<u32>) -> String {
     }
 }
 
-/// The variable of that name, under any spelling, and its number where it has one.
+/// Finds a variable by any spelling, and its number if it has one.
 pub fn find(name: &str) -> Option<(&'static Variable, Option<u32>)> {
     let upper = name.to_ascii_uppercase();
     let plain = upper.strip_prefix(PREFIX).unwrap_or(&upper);
@@ -101,24 +107,22 @@ pub fn find(name: &str) -> Option<(&'static Variable, Option<u32>)> {
         return Some((variable, None));
     }
     let (number, rest) = plain.strip_prefix(NUMBERED)?.split_once('_')?;
-    // One number has one spelling.
+    // Each number has one spelling.
     let number =
         number.parse().ok().filter(|parsed: &u32| parsed.to_string() == number && (1..=MAX_PEERS).contains(parsed))?;
     known(&format!("{NUMBERED}{rest}")).filter(|variable| variable.numbered).map(|variable| (variable, Some(number)))
 }
 
-/// Whether somebody who wrote this name meant a variable of ours.
+/// Whether the name has a prefix of the appliance.
 pub(crate) fn is_ours(name: &str) -> bool {
     OURS.iter().any(|start| name.len() > start.len() && name.to_ascii_uppercase().starts_with(start))
 }
 
-/// The variable that was perhaps meant by a name that is none.
-pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+/// Advice for an unknown name that is close to a known one.
+pub(crate) fn did_you_mean(name: &str) -> Option<String> {
     let upper = name.to_ascii_uppercase();
     let plain = upper.strip_prefix(PREFIX).unwrap_or(&upper);
-    let names = VARIABLES.iter().map(|variable| (strsim::damerau_levenshtein(plain, variable.name), variable.name));
-    // A third of the letters may be wrong.
-    names.min().filter(|(edits, _)| edits * 3 <= plain.len()).map(|(_, name)| name)
+    trellis_diagnostic::did_you_mean(plain, VARIABLES.iter().map(|variable| variable.name))
 }
 
 #[cfg(test)]
@@ -155,22 +159,22 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_is_the_one_that_was_meant() {
+    fn the_most_similar_name_is_suggested() {
         for (typed, meant) in [
             ("FL_NUM_ROUND", Some("FL_NUM_ROUNDS")),
             ("ONEAPP_FL_STRATGEY", Some("FL_STRATEGY")),
             ("fl_tls_enable", Some("FL_TLS_ENABLED")),
             ("FL_SOMETHING_QUITE_DIFFERENT", None),
         ] {
-            assert_eq!(nearest(typed), meant, "{typed}");
+            assert_eq!(did_you_mean(typed), meant.map(|name| format!("did you mean {name}?")), "{typed}");
             assert!(is_ours(typed));
         }
         assert!(!is_ours("PATH") && !is_ours("FL_") && !is_ours("ETH0_IP"));
     }
 
-    /// `|` ends a field of a template's input, and a list ends with its line.
+    /// `|` separates the fields of a template's input, and a line break ends a list.
     #[test]
-    fn words_of_the_table_fit_where_they_are_shown() {
+    fn texts_of_the_table_fit_their_outputs() {
         for variable in VARIABLES {
             for text in [variable.about, variable.effect, variable.default] {
                 assert!(!text.contains(['|', '\n', '\'', '"', '`', '$']), "{}: {text}", variable.name);

@@ -1,4 +1,4 @@
-//! Every declared variable changes what is started, or is named here with the place where it counts instead.
+//! Every declared variable changes the recipe, or is listed here with its other effect.
 
 #[allow(dead_code, reason = "each test uses its part of the cases")]
 mod cases;
@@ -15,8 +15,8 @@ use trellis_appliance::recipe::{Recipe, Surroundings, recipe};
 use trellis_appliance::settings::Role;
 use trellis_appliance::variables::{Status, VARIABLES};
 
-/// What is not an argument or a file of a program: the effect, and the file and name of the test that shows it. A gateway has no
-/// programs: its variables are the tunnel's.
+/// Variables without an effect on a recipe: the effect, and the file and name of the test that shows it. A gateway has no
+/// programs: its variables configure the tunnel.
 #[rustfmt::skip]
 const COUNTS_ELSEWHERE: [(&str, &str, &str, &str); 17] = [
     ("FL_ROUTES", "routes of the machine", "tests/appliance/test_systemd.py", "test_the_machine_has_the_routes_that_were_said"),
@@ -86,7 +86,7 @@ fn what_counts_elsewhere_is_shown_there() {
     }
 }
 
-/// Run settings reach every run where there is no app of the appliance to be submitted with them.
+/// Run settings reach every run if no app is submitted with them.
 #[test]
 fn settings_of_training_are_defaults_of_runs() {
     let said = [("FL_STRATEGY", "FedProx"), ("FL_PROXIMAL_MU", "0.5"), ("FL_NUM_ROUNDS", "9")];

@@ -1,12 +1,12 @@
-//! Whatever a context holds, it is read or refused, and no piece of it becomes anything but the value of its own variable.
+//! The context is read or rejected, whatever it contains; no part of a value becomes another variable.
 
 use proptest::prelude::*;
 use trellis_appliance::context::{MAX_VALUE_BYTES, Values, single_quoted};
 use trellis_appliance::settings::{Role, RoleSettings, Settings};
-use trellis_appliance::{read, used};
+use trellis_appliance::{effective_values, read};
 use trellis_one::keys::Assignment;
 
-/// What shells, units, environment files and templates would take for more than text.
+/// Characters with a meaning for shells, units, environment files and templates.
 const HOSTILE: [&str; 12] = [
     "$(touch /tmp/marker)",
     "`touch /tmp/marker`",
@@ -42,7 +42,7 @@ fn superlink(settings: &Settings) -> (Option<&str>, &str) {
 }
 
 proptest! {
-    /// Nobody said a token, so there is none, and the path is harmless, whatever stands beside them.
+    /// There is no token, and the path is valid, whatever the other variables are.
     #[test]
     fn a_value_stays_in_its_variable(note in hostile(), database in hostile(), one_env in any::<bool>()) {
         let mut values = context_sh(&[("NOTE", &note), ("FL_DATABASE", &database)]);
@@ -57,7 +57,7 @@ proptest! {
         }
     }
 
-    /// Problems are single lines without control characters: they go into logs and templates.
+    /// Problems are single lines without control characters, because they go into logs and templates.
     #[test]
     fn what_is_told_is_one_line(value in hostile()) {
         let names = ["FL_DATABASE", "FL_NODE_CONFIG", "FL_ROUTES", "FL_CERT_EXTRA_SAN", "FL_SUPERLINK_ADDRESS", "FL_ROLE"];
@@ -71,14 +71,14 @@ proptest! {
         }
     }
 
-    /// A secret is shown nowhere, however wrong it is.
+    /// Secrets are never printed, even if they are invalid.
     #[test]
-    fn a_secret_is_not_told(secret in "[a-z]{12,40}", spoiled in hostile()) {
+    fn secrets_are_not_printed(secret in "[a-z]{12,40}", spoiled in hostile()) {
         let value = format!("{secret} {spoiled}");
         for name in ["FL_ADMIN_TOKEN", "FL_SSL_KEYFILE", "FL_JOIN_TOKEN", "WG_PRIVATE_KEY"] {
             for role in Role::ALL {
                 let values = context_sh(&[(name, &value)]);
-                let shown = format!("{:?}", used(&values, role));
+                let shown = format!("{:?}", effective_values(&values, role));
                 let told = read(&values, role).map_or_else(|problems| problems.to_string(), |(_, warnings)| format!("{warnings:?}"));
                 prop_assert!(!shown.contains(&secret) && !told.contains(&secret), "{name}: {told} {shown}");
             }
@@ -96,7 +96,7 @@ proptest! {
             .collect();
         values.add_assignment(&Assignment { part: "p".into(), generation: "1".into(), settings });
         for role in Role::ALL {
-            let _ = (read(&values, role), used(&values, role));
+            let _ = (read(&values, role), effective_values(&values, role));
         }
     }
 }
@@ -105,7 +105,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(any::<u8>(), 0..300), hostile().prop_map(String::into_bytes)]
 }
 
-/// Found by the fuzz target: names of assignments and of the environment are no better than values.
+/// Found by the fuzz target: names in assignments and in the environment are as untrusted as values.
 #[test]
 fn a_name_that_is_none_is_told_nowhere() {
     let mut values = Values::default();

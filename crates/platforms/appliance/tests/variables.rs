@@ -1,4 +1,4 @@
-//! Every declared variable does what it says: it changes the settings, or is refused, under both of its spellings.
+//! Every declared variable changes the settings or is rejected, under both of its spellings.
 
 #[allow(dead_code, reason = "each test uses its part of the cases")]
 mod cases;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use cases::{Case, Then};
 use serde_json::Value;
 use trellis_appliance::context::{Values, single_quoted};
-use trellis_appliance::problem::{Problem, Problems};
+use trellis_appliance::problem::{Diagnostic, Problems};
 use trellis_appliance::settings::{Role, Settings};
 use trellis_appliance::variables::{VARIABLES, find};
 use trellis_appliance::{read, reference};
@@ -20,7 +20,7 @@ fn values(said: &[(String, String)]) -> Values {
     values
 }
 
-type Outcome = Result<(Settings, Vec<Problem>), Problems>;
+type Outcome = Result<(Settings, Vec<Diagnostic>), Problems>;
 
 fn outcome(case: &Case, prefix: &str, leave_out: usize) -> Outcome {
     let said: Vec<_> =
@@ -34,12 +34,12 @@ fn at(outcome: &Outcome, place: &str) -> Option<Value> {
     Some(json.pointer(place).cloned().unwrap_or(Value::String("(absent)".to_owned())))
 }
 
-fn told(problems: &[Problem], variable: &str, words: &str) -> bool {
+fn told(problems: &[Diagnostic], variable: &str, words: &str) -> bool {
     let about = |name: &str| find(name).is_some_and(|(found, _)| found.name == variable);
-    // What is missing is told of the one that is missing.
+    // The problem names the missing variable.
     problems.iter().any(|problem| {
         problem.what.contains(words)
-            && (about(&problem.variable) || words.contains("missing") || words.contains("no such app"))
+            && (about(&problem.place.variable) || words.contains("missing") || words.contains("no such app"))
     })
 }
 
@@ -86,7 +86,7 @@ fn nothing_said_is_a_superlink_and_a_supernode_with_tls() {
         assert_eq!(warnings, Vec::new());
     }
     let Problems(problems, _) = read(&Values::default(), Role::Gateway).expect_err("a gateway needs a key");
-    let names: Vec<_> = problems.iter().map(|problem| problem.variable.as_str()).collect();
+    let names: Vec<_> = problems.iter().map(|problem| problem.place.variable.as_str()).collect();
     assert_eq!(names, ["WG_PRIVATE_KEY", "WG_LOCAL_ADDRESS", "WG_PEER_PUBLIC_KEY"]);
 }
 
@@ -104,7 +104,7 @@ fn all_that_is_wrong_is_told_at_once_and_secrets_are_not() {
     let said = said.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let problems = read(&values(&said), Role::SuperLink).expect_err("much is wrong");
     for (name, _) in &said {
-        assert!(problems.0.iter().any(|problem| problem.variable == *name), "{name} in {problems}");
+        assert!(problems.0.iter().any(|problem| problem.place.variable == *name), "{name} in {problems}");
     }
     let text = problems.to_string();
     assert!(!text.contains("two words") && !text.contains("bXkgc") && !text.contains("my private key"), "{text}");
@@ -125,7 +125,8 @@ fn spellings_are_one_variable() {
     assert!(said(&[("ML_FRAMEWORK", "pytorch"), ("FL_FRAMEWORK", "sklearn")]).is_err());
     let (_, warnings) =
         said(&[("FL_NODE_CONFG", "a=1"), ("FL_NUM_ROUNDS", "4"), ("ETH0_IP", "10.0.0.1")]).expect("only warned");
-    let texts: Vec<_> = warnings.iter().map(|warning| (warning.variable.as_str(), warning.advice.as_str())).collect();
+    let texts: Vec<_> =
+        warnings.iter().map(|warning| (warning.place.variable.as_str(), warning.advice.as_str())).collect();
     assert_eq!(texts[0], ("FL_NODE_CONFG", "did you mean FL_NODE_CONFIG?"));
     assert_eq!((texts.len(), texts[1].0), (2, "FL_NUM_ROUNDS"));
 }
@@ -141,7 +142,7 @@ fn zero_is_for_ever() {
 }
 
 #[test]
-fn what_is_no_text_is_a_problem_of_its_variable() {
+fn values_that_are_not_text_are_problems() {
     for (bytes, words) in [
         (&b"FL_STRATEGY='\xff\xfe'\n"[..], "not UTF-8"),
         (b"FL_STRATEGY='Fed\0Avg'\n", "control characters"),

@@ -1,4 +1,4 @@
-//! One namespace of a cluster as its API server has it. It knows kinds and calls, and nothing of federations.
+//! Calls to the API server for one namespace of a cluster. Knows nothing about federations.
 
 use std::time::Duration;
 
@@ -12,14 +12,12 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use trellis_spec::KubeSite;
 
-use crate::trouble::{Kind, Trouble};
+use crate::failure::{Failure, FailureKind};
 
-/// Who writes what is ours.
 const FIELD_MANAGER: &str = "trellis";
-const CONNECT: Duration = Duration::from_secs(5);
-const ANSWER: Duration = Duration::from_secs(20);
-/// So many objects of a list come at once.
-const PAGE: u32 = 500;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+const PAGE_LIMIT: u32 = 500;
 
 pub const STATEFUL_SET: (&str, &str) = ("apps/v1", "StatefulSet");
 pub const POD: (&str, &str) = ("v1", "Pod");
@@ -31,7 +29,7 @@ pub const STORAGE_CLASS: (&str, &str) = ("storage.k8s.io/v1", "StorageClass");
 
 pub struct Cluster {
     pub site: KubeSite,
-    /// Made at the first call, and made anew after trouble: tokens and certificates change.
+    /// Created at the first call, and again after a failure, because tokens and certificates change.
     client: Mutex<Option<Client>>,
 }
 
@@ -40,20 +38,20 @@ impl Cluster {
         Cluster { site, client: Mutex::new(None) }
     }
 
-    pub async fn get(&self, kind: (&str, &str), name: &str) -> Result<Option<Value>, Trouble> {
+    pub async fn get(&self, kind: (&str, &str), name: &str) -> Result<Option<Value>, Failure> {
         let found = self.api(kind).await?.get_opt(name).await;
-        Ok(self.answer("read", kind, name, found).await?.map(|found| plain(kind, found)))
+        Ok(self.response("read", kind, name, found).await?.map(|found| with_type(kind, found)))
     }
 
-    /// By labels, or by fields.
-    pub async fn list(&self, kind: (&str, &str), labels: &str, fields: &str) -> Result<Vec<Value>, Trouble> {
+    /// All objects that match the label selector and the field selector.
+    pub async fn list(&self, kind: (&str, &str), labels: &str, fields: &str) -> Result<Vec<Value>, Failure> {
         let api = self.api(kind).await?;
-        let mut params = ListParams { limit: Some(PAGE), ..ListParams::default().labels(labels).fields(fields) };
+        let mut params = ListParams { limit: Some(PAGE_LIMIT), ..ListParams::default().labels(labels).fields(fields) };
         let mut all = Vec::new();
         loop {
-            let page = self.answer("list", kind, "", api.list(&params).await).await?;
+            let page = self.response("list", kind, "", api.list(&params).await).await?;
             let next = page.metadata.continue_.filter(|next| !next.is_empty());
-            all.extend(page.items.into_iter().map(|found| plain(kind, found)));
+            all.extend(page.items.into_iter().map(|found| with_type(kind, found)));
             match next {
                 Some(next) => params = params.continue_token(&next),
                 None => return Ok(all),
@@ -61,33 +59,33 @@ impl Cluster {
         }
     }
 
-    /// Makes what is not there; a conflict where it is.
-    pub async fn make(&self, object: &Value) -> Result<Value, Trouble> {
+    /// A conflict if the object exists.
+    pub async fn create(&self, object: &Value) -> Result<Value, Failure> {
         let (api_version, kind, name) = identity(object);
         let kind = (api_version, kind);
-        let made = self.api(kind).await?.create(&posted(), &dynamic(object)?).await;
-        self.answer("make", kind, name, made).await.map(|made| plain(kind, made))
+        let created = self.api(kind).await?.create(&posted(), &dynamic(object)?).await;
+        self.response("create", kind, name, created).await.map(|created| with_type(kind, created))
     }
 
-    /// Writes what was read before; a conflict where somebody else wrote since.
-    pub async fn write(&self, object: &Value) -> Result<Value, Trouble> {
+    /// A conflict if the object changed since it was read.
+    pub async fn replace(&self, object: &Value) -> Result<Value, Failure> {
         let (api_version, kind, name) = identity(object);
         let kind = (api_version, kind);
-        let written = self.api(kind).await?.replace(name, &posted(), &dynamic(object)?).await;
-        self.answer("change", kind, name, written).await.map(|written| plain(kind, written))
+        let replaced = self.api(kind).await?.replace(name, &posted(), &dynamic(object)?).await;
+        self.response("replace", kind, name, replaced).await.map(|replaced| with_type(kind, replaced))
     }
 
-    /// Sees to it that the fields are so, whatever else is in it.
-    pub async fn apply(&self, object: &Value) -> Result<Value, Trouble> {
+    /// Server-side apply. A conflict if the manifest has a resource version and the object changed since.
+    pub async fn apply(&self, object: &Value) -> Result<Value, Failure> {
         let (api_version, kind, name) = identity(object);
         let kind = (api_version, kind);
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let applied = self.api(kind).await?.patch(name, &params, &Patch::Apply(object)).await;
-        self.answer("apply", kind, name, applied).await.map(|applied| plain(kind, applied))
+        self.response("apply", kind, name, applied).await.map(|applied| with_type(kind, applied))
     }
 
-    /// Takes it away, after all that it owns. Not another of the same name.
-    pub async fn delete(&self, object: &Value) -> Result<(), Trouble> {
+    /// Deletes the object after all objects that it owns. Another object with the same name stays.
+    pub async fn delete(&self, object: &Value) -> Result<(), Failure> {
         let (api_version, kind, name) = identity(object);
         let kind = (api_version, kind);
         let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
@@ -98,34 +96,34 @@ impl Cluster {
         };
         match self.api(kind).await?.delete(name, &params).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            deleted => self.answer("delete", kind, name, deleted).await.map(drop),
+            deleted => self.response("delete", kind, name, deleted).await.map(drop),
         }
     }
 
-    async fn answer<T>(
+    async fn response<T>(
         &self,
-        doing: &str,
+        call: &str,
         (_, kind): (&str, &str),
         name: &str,
-        answer: Result<T, kube::Error>,
-    ) -> Result<T, Trouble> {
-        let error = match answer {
-            Ok(answer) => return Ok(answer),
+        response: Result<T, kube::Error>,
+    ) -> Result<T, Failure> {
+        let error = match response {
+            Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        let trouble = Trouble::of(format!("{doing} {kind} {name}").trim_end(), &error);
-        if trouble.kind == Kind::Unreachable {
-            self.forget().await;
+        let failure = Failure::of(format!("{call} {kind} {name}").trim_end(), &error);
+        if failure.kind == FailureKind::Unreachable {
+            self.forget_client().await;
         }
-        Err(trouble)
+        Err(failure)
     }
 
-    /// The next call reads anew where the cluster is and who calls.
-    pub async fn forget(&self) {
+    /// The next call reads the kubeconfig again.
+    async fn forget_client(&self) {
         *self.client.lock().await = None;
     }
 
-    async fn api(&self, (api_version, kind): (&str, &str)) -> Result<Api<DynamicObject>, Trouble> {
+    async fn api(&self, (api_version, kind): (&str, &str)) -> Result<Api<DynamicObject>, Failure> {
         let client = self.client().await?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
@@ -136,18 +134,19 @@ impl Cluster {
         })
     }
 
-    async fn client(&self) -> Result<Client, Trouble> {
+    async fn client(&self) -> Result<Client, Failure> {
         let mut known = self.client.lock().await;
         if let Some(client) = known.as_ref() {
             return Ok(client.clone());
         }
-        // Another library of this process may have chosen already.
+        // Another library of this process may have installed a provider.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let unusable = |why: String| Trouble::new(Kind::Unreachable, why);
+        let unusable = |why: String| Failure::new(FailureKind::Unreachable, why);
         let mut config = self.config().await.map_err(unusable)?;
         (config.connect_timeout, config.read_timeout, config.write_timeout) =
-            (Some(CONNECT), Some(ANSWER), Some(ANSWER));
-        let client = Client::try_from(config).map_err(|error| unusable(format!("no way to the cluster: {error}")))?;
+            (Some(CONNECT_TIMEOUT), Some(RESPONSE_TIMEOUT), Some(RESPONSE_TIMEOUT));
+        let client = Client::try_from(config)
+            .map_err(|error| unusable(format!("no client for the cluster can be created: {error}")))?;
         *known = Some(client.clone());
         Ok(client)
     }
@@ -165,8 +164,10 @@ impl Cluster {
                 Config::from_kubeconfig(&options).await.map_err(unusable)
             }
             (None, None) => {
-                let to_do = "name one in the site's kubernetes.kubeconfig";
-                let unusable = |error| format!("there is no kubeconfig, and this is no pod: {error} (to do: {to_do})");
+                let to_do = "set kubernetes.kubeconfig of the site";
+                let unusable = |error| {
+                    format!("no kubeconfig was found, and this process does not run in a pod: {error} (to do: {to_do})")
+                };
                 Config::infer().await.map_err(unusable)
             }
         }
@@ -185,13 +186,15 @@ fn posted() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
 }
 
-fn dynamic(object: &Value) -> Result<DynamicObject, Trouble> {
-    let unfit = |error: serde_json::Error| Trouble::new(Kind::Wrong, format!("it is no object of Kubernetes: {error}"));
+fn dynamic(object: &Value) -> Result<DynamicObject, Failure> {
+    let unfit = |error: serde_json::Error| {
+        Failure::new(FailureKind::Invalid, format!("it is not a Kubernetes object: {error}"))
+    };
     serde_json::from_value(object.clone()).map_err(unfit)
 }
 
-/// Items of lists do not say what they are.
-fn plain((api_version, kind): (&str, &str), object: DynamicObject) -> Value {
+/// Items of lists have no type.
+fn with_type((api_version, kind): (&str, &str), object: DynamicObject) -> Value {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     value["apiVersion"] = api_version.into();
     value["kind"] = kind.into();

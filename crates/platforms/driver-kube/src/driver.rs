@@ -1,4 +1,4 @@
-//! The driver port on Kubernetes. Whoever opens it finds again what was begun, whatever became of who began it.
+//! Implements the driver port on Kubernetes. All state is in the cluster, so a new process resumes what an earlier one started.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,9 +10,10 @@ use trellis_plan::{
 };
 use trellis_spec::{KubeSite, Name, Site, SiteConfig, SiteKind};
 
+use crate::client_files::ClientFiles;
 use crate::cluster::Cluster;
-use crate::fleet::{Fleet, Memory};
-use crate::home::Home;
+use crate::failure::Failure;
+use crate::federation::{FederationAtSite, Memory};
 use crate::names::log_command;
 use crate::preview::preview;
 
@@ -21,7 +22,7 @@ const DIRECTORY: &str = "kubernetes";
 
 #[derive(Clone)]
 pub struct KubeSettings {
-    /// Where copies are put of what users need.
+    /// Directory of the files for clients.
     pub directory: PathBuf,
     pub trust: TrustElsewhere,
 }
@@ -29,12 +30,12 @@ pub struct KubeSettings {
 /// All Kubernetes sites of a control plane.
 pub struct KubeSites {
     settings: KubeSettings,
-    /// One for each way in which a site was ever described.
+    /// One for each distinct site configuration.
     clusters: Mutex<Vec<Arc<Cluster>>>,
     memories: Mutex<BTreeMap<(Name, Name), Arc<Memory>>>,
 }
 
-/// One site as a document has it.
+/// One site of a document.
 pub struct KubeDriver {
     sites: Arc<KubeSites>,
     site: Name,
@@ -42,7 +43,7 @@ pub struct KubeDriver {
 }
 
 impl KubeSites {
-    /// Nothing is asked before a site is used.
+    /// Calls no cluster before a site is used.
     pub fn open(settings: KubeSettings) -> Arc<KubeSites> {
         Arc::new(KubeSites { settings, clusters: Mutex::default(), memories: Mutex::default() })
     }
@@ -58,20 +59,20 @@ impl KubeSites {
         KubeDriver { sites: Arc::clone(self), site: site.clone(), cluster }
     }
 
-    fn home(&self, federation: &Name) -> Home {
-        Home::new(&self.settings.directory, federation)
+    fn files(&self, federation: &Name) -> ClientFiles {
+        ClientFiles::new(&self.settings.directory, federation)
     }
 }
 
 impl KubeDriver {
-    fn fleet(&self, federation: &Name) -> Fleet {
+    fn federation(&self, federation: &Name) -> FederationAtSite {
         let key = (federation.clone(), self.site.clone());
         let memory = Arc::clone(locked(&self.sites.memories).entry(key).or_default());
-        Fleet {
+        FederationAtSite {
             federation: federation.clone(),
             site: self.site.clone(),
             cluster: Arc::clone(&self.cluster),
-            home: self.sites.home(federation),
+            files: self.sites.files(federation),
             trust: Arc::clone(&self.sites.settings.trust),
             memory,
         }
@@ -84,20 +85,20 @@ impl Driver for KubeDriver {
     }
 
     fn observe<'a>(&'a self, federation: &'a Name, _site: &'a Name) -> Call<'a, Observation> {
-        Box::pin(async move { self.fleet(federation).observe().await })
+        Box::pin(async move { self.federation(federation).observe().await })
     }
 
     fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome> {
         Box::pin(async move {
-            let outcome = self.fleet(&action.id().federation).apply(action).await;
-            outcome.unwrap_or_else(|trouble| trouble.outcome())
+            let outcome = self.federation(&action.id().federation).apply(action).await;
+            outcome.unwrap_or_else(Failure::outcome)
         })
     }
 
-    fn hear(&self, federation: &Name, _site: &Name, _wanted: &[&Desired]) {
-        let fleet = self.fleet(federation);
-        if fleet.memory.begin_tending() {
-            tokio::spawn(async move { fleet.tend().await });
+    fn set_desired(&self, federation: &Name, _site: &Name, _wanted: &[&Desired]) {
+        let federation = self.federation(federation);
+        if federation.memory.start_maintenance() {
+            tokio::spawn(async move { federation.maintain().await });
         }
     }
 }
@@ -119,11 +120,11 @@ impl OpenDriver for KubeSites {
     }
 
     fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(self.home(federation).trust()).filter(|path| path.exists())
+        Some(self.files(federation).trust()).filter(|path| path.exists())
     }
 
     fn token_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(self.home(federation).admin_token()).filter(|path| path.exists())
+        Some(self.files(federation).admin_token()).filter(|path| path.exists())
     }
 }
 

@@ -1,40 +1,40 @@
-//! The driver of Kubernetes: SuperLinks and SuperNodes as pods of a namespace. It translates and never decides.
+//! The driver of Kubernetes: SuperLinks and SuperNodes as pods of a namespace.
 //!
-//! Each part is a StatefulSet with one pod, and whatever the pod needs is owned by that StatefulSet. A StatefulSet and not a pod
-//! alone, because its controller brings the pod back when a machine is lost, drained or full, never runs two of a name at once,
-//! and keeps a claim for what must last. One for each node and not one for each pool, because nodes leave in any order: which one
-//! goes is the planner's to say, and a StatefulSet only ever lets go of its last.
+//! Each part of a plan is a StatefulSet with one pod, which owns all other objects of the part. A StatefulSet recreates its pod
+//! after the loss of a machine, never runs two pods of one name, and keeps a volume claim. Each node has a StatefulSet of its own,
+//! because the planner may remove any node of a pool, and a StatefulSet removes the pod with the highest ordinal only
+//! (docs/decisions/0017). The objects are those that [`trellis_kube`] renders for the operator, and so are the rules for Secrets,
+//! certificates and pods that do not start.
 //!
-//! The StatefulSet is also where the driver remembers: an annotation holds the [`record`] (what is wanted, by which order), and
-//! every write names the version that was read, so that of two controllers one hears of the other. One ConfigMap for a federation
-//! and a site says whose orders count, and which were the last for parts that are gone. Nothing that matters is on our own disk:
-//! whoever opens the driver next finds everything in the cluster. What lies there are copies, of the authorities that users trust
-//! and of the first administrator's token.
+//! The state of a part is its [`record`], an annotation of the StatefulSet. Each write names the resource version that was read, so
+//! that concurrent controllers conflict instead of overwriting each other. One ConfigMap for a federation and a site has the last
+//! fence and the last orders of deleted parts. Local files are copies for clients: the authorities and the first administrator's
+//! token.
 //!
-//! A part is written down with no pod, then gets what its pod needs, then the pod: who ends in between is followed by whoever
-//! hears next what is wanted. To take a node away is to let it finish: its pod has the time for it that the document gives.
+//! A StatefulSet is created without pods, then its other objects are created, then it is scaled to one. If the process ends in
+//! between, the next observation finds the unfinished part and maintenance completes it. Deleting a node drains it: its pod has
+//! the grace period of the document.
 //!
-//! `record`, `names`, `wish`, `dress` and `sight` are pure: what is kept, what things are called, what is asked of
-//! `trellis-kube` and what becomes of its answer, what is told. `cluster` calls the API server, `trust` makes what is secret,
-//! `fleet` takes orders for one federation at one site.
+//! `record`, `names`, `resource`, `manifests`, `snapshot` and `observation` are pure. `cluster` calls the API server, `trust`
+//! writes Secrets, `federation` executes orders for one federation at one site.
 
-mod ask;
+mod client_files;
 mod cluster;
-mod dress;
 mod driver;
 mod enrolment;
-mod fleet;
-mod home;
+mod failure;
+mod federation;
+mod manifests;
 mod names;
+mod observation;
 mod orders;
 mod preview;
 mod record;
-mod sight;
+mod resource;
+mod snapshot;
+mod superlink;
 #[cfg(test)]
 mod testing;
-mod trouble;
 mod trust;
-mod view;
-mod wish;
 
 pub use driver::{KubeDriver, KubeSettings, KubeSites, Kubernetes};

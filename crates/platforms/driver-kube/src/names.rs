@@ -1,4 +1,4 @@
-//! What things of a federation are called in a namespace, and by which marks they are found again.
+//! Names of objects of a federation in a namespace, and the labels and annotations by which the driver finds them.
 
 use std::collections::BTreeMap;
 
@@ -6,46 +6,46 @@ use trellis_digest::fnv1a;
 use trellis_plan::{Part, ResourceId};
 use trellis_spec::{KubeSite, Name};
 
-/// Labels of everything that is ours.
+/// Labels of all objects of the driver.
 pub const FEDERATION: &str = "trellis.dev/federation";
 pub const SITE: &str = "trellis.dev/site";
 /// `coordinator`, `pool-3`.
 pub const PART: &str = "trellis.dev/part";
 
-/// Annotation of a StatefulSet: what is kept of the part.
+/// Annotation of a StatefulSet: the [`Record`](crate::record::Record) of its part.
 pub const RECORD: &str = "trellis.dev/record";
-/// Annotations of a pod: what it was made as.
+/// Annotations of a pod: the generation and the instance that it was created for.
 pub const GENERATION: &str = "trellis.dev/generation";
 pub const INSTANCE: &str = "trellis.dev/instance";
 
-/// The controller adds a hash of 10 letters and a dash to it, and all of that must fit a label.
-const WORKLOAD_CHARS: usize = 52;
-/// Between federation and node.
+/// The StatefulSet controller appends a dash and a hash of 10 letters, and the result must fit a label.
+const MAX_WORKLOAD_CHARS: usize = 52;
+/// Between the names of the federation and the node.
 const SUPERNODE_CHARS: usize = "-supernode-".len();
-/// Of each of the two, where they are too long together.
-const HALF_CHARS: usize = (WORKLOAD_CHARS - SUPERNODE_CHARS) / 2;
+/// Maximum length of each name, if both together are too long.
+const HALF_CHARS: usize = (MAX_WORKLOAD_CHARS - SUPERNODE_CHARS) / 2;
 
-/// As `trellis-kube` is told them: it makes all other names of these.
+/// Names in the resource that `trellis-kube` renders. It derives all other names from these.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
+pub struct ObjectNames {
     pub federation: String,
-    /// Of a node: a pool of its own.
+    /// The pool that stands for a node.
     pub pool: Option<String>,
 }
 
-impl Called {
-    pub fn of(id: &ResourceId) -> Called {
+impl ObjectNames {
+    pub fn of(id: &ResourceId) -> ObjectNames {
         let federation = id.federation.as_str();
         match &id.part {
-            Part::Coordinator => Called { federation: federation.to_owned(), pool: None },
+            Part::Coordinator => ObjectNames { federation: federation.to_owned(), pool: None },
             Part::Node(key) => {
                 let node = key.to_string();
-                let fits = federation.len() + node.len() + SUPERNODE_CHARS <= WORKLOAD_CHARS;
+                let fits = federation.len() + node.len() + SUPERNODE_CHARS <= MAX_WORKLOAD_CHARS;
                 let [federation, node] = match fits {
                     true => [federation.to_owned(), node],
                     false => [bounded(federation, HALF_CHARS), bounded(&node, HALF_CHARS)],
                 };
-                Called { federation, pool: Some(node) }
+                ObjectNames { federation, pool: Some(node) }
             }
         }
     }
@@ -62,12 +62,9 @@ impl Called {
         format!("{}-0", self.workload())
     }
 
-    /// What only the pods of the part may read.
-    pub fn secret(&self) -> String {
-        match &self.pool {
-            None => format!("{}-superlink-tls", self.federation),
-            Some(_) => format!("{}-secret", self.workload()),
-        }
+    /// The Secret of a node: the authorities that it trusts, and its key.
+    pub fn node_secret(&self) -> String {
+        format!("{}-secret", self.workload())
     }
 }
 
@@ -75,22 +72,22 @@ fn superlink(federation: &str) -> String {
     format!("{federation}-superlink")
 }
 
-/// The Service of the coordinator, and its StatefulSet.
+/// The Service and the StatefulSet of the coordinator.
 pub fn coordinator(federation: &Name) -> String {
     superlink(federation.as_str())
 }
 
-/// The authority that the driver keeps for a federation.
-pub fn authority(federation: &Name) -> String {
-    format!("{federation}-authority")
+/// The Secret with the authorities that nodes of the same namespace trust.
+pub fn bundle(federation: &Name) -> String {
+    format!("{federation}-trust")
 }
 
-/// The token of the SuperLink's first administrator.
-pub fn admin_token(federation: &Name) -> String {
+/// Where earlier versions stored the token of the first administrator.
+pub fn former_admin_token(federation: &Name) -> String {
     format!("{federation}-admin-token")
 }
 
-/// Whose orders count for a federation at a site.
+/// The ConfigMap with the [`Orders`](trellis_plan::Orders) of a federation at a site.
 pub fn orders(federation: &Name, site: &Name) -> String {
     bounded(&format!("trellis-{federation}-{site}-orders"), 63)
 }
@@ -104,19 +101,19 @@ pub fn labels(id: &ResourceId) -> BTreeMap<String, String> {
     ])
 }
 
-/// The command that shows the log of a part.
+/// Command that prints the log of a part.
 pub fn log_command(site: &KubeSite, id: &ResourceId) -> String {
     let context = site.context.as_ref().map(|context| format!(" --context {context}")).unwrap_or_default();
     let labels: Vec<String> = labels(id).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     format!("kubectl{context} --namespace {} logs --all-containers --selector {}", site.namespace, labels.join(","))
 }
 
-/// All of a federation at a site.
+/// Label selector for all objects of a federation at a site.
 pub fn selector(federation: &Name, site: &Name) -> String {
     format!("{FEDERATION}={federation},{SITE}={site}")
 }
 
-/// The part that the label names.
+/// The part with this value of the label [`PART`].
 pub fn part(federation: &Name, site: &Name, label: &str) -> Option<ResourceId> {
     let text = match label {
         "coordinator" => format!("{federation}/{site}/coordinator"),
@@ -125,14 +122,14 @@ pub fn part(federation: &Name, site: &Name, label: &str) -> Option<ResourceId> {
     ResourceId::try_from(text).ok()
 }
 
-/// A long name ends in a hash of all of it, so that two of them stay two.
-fn bounded(name: &str, most: usize) -> String {
+/// Shortens a long name and appends a hash of the whole name, so that different names stay different.
+fn bounded(name: &str, max_chars: usize) -> String {
     const HASH_CHARS: usize = 9;
-    if name.len() <= most {
+    if name.len() <= max_chars {
         return name.to_owned();
     }
     let short = fnv1a(name.as_bytes()) as u32;
-    format!("{}-{short:08x}", name[..most - HASH_CHARS].trim_end_matches('-'))
+    format!("{}-{short:08x}", name[..max_chars - HASH_CHARS].trim_end_matches('-'))
 }
 
 #[cfg(test)]
@@ -141,21 +138,21 @@ mod tests {
     use crate::testing::id;
 
     #[test]
-    fn names_are_those_of_the_operator_and_fit_however_long_they_are() {
-        assert_eq!(Called::of(&id("f/lab/coordinator")).workload(), "f-superlink");
-        assert_eq!(Called::of(&id("f/lab/node/cpu-3")).workload(), "f-supernode-cpu-3");
+    fn names_equal_those_of_the_operator_and_fit_labels() {
+        assert_eq!(ObjectNames::of(&id("f/lab/coordinator")).workload(), "f-superlink");
+        assert_eq!(ObjectNames::of(&id("f/lab/node/cpu-3")).workload(), "f-supernode-cpu-3");
         let long = "a".repeat(Name::MAX_CHARS);
         for part in ["coordinator".to_owned(), format!("node/{long}-12345"), format!("node/{long}-12346")] {
-            let called = Called::of(&id(&format!("{long}/lab/{part}")));
-            assert!(called.workload().len() <= WORKLOAD_CHARS, "{called:?}");
-            assert!(called.secret().len() <= 63 && called.pod().len() <= 63, "{called:?}");
+            let names = ObjectNames::of(&id(&format!("{long}/lab/{part}")));
+            assert!(names.workload().len() <= MAX_WORKLOAD_CHARS, "{names:?}");
+            assert!(names.node_secret().len() <= 63 && names.pod().len() <= 63, "{names:?}");
         }
-        let [first, second] = ["0", "1"].map(|index| Called::of(&id(&format!("{long}/lab/node/{long}-{index}"))));
+        let [first, second] = ["0", "1"].map(|index| ObjectNames::of(&id(&format!("{long}/lab/node/{long}-{index}"))));
         assert_ne!(first, second);
     }
 
     #[test]
-    fn a_part_is_found_by_its_label() {
+    fn the_label_identifies_the_part() {
         for text in ["f/lab/coordinator", "f/lab/node/coordinator-0", "f/lab/node/a-1-2"] {
             let id = id(text);
             assert_eq!(part(&id.federation, &id.site, &labels(&id)[PART]), Some(id));

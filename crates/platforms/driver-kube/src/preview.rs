@@ -1,27 +1,25 @@
-//! What would be sent, as YAML, for `trellis plan --templates`. Nothing is asked, and nothing secret is in it: objects only name
-//! their Secrets.
+//! Manifests as YAML, for `trellis plan --templates`. Calls nothing, and contains no secrets: objects only name their Secrets.
 
 use serde_json::Value;
 use trellis_plan::{Desired, Order, Rendering, Spec};
 use trellis_spec::yaml::documents;
 use trellis_spec::{KubeSite, Name, Persistence};
 
-use crate::dress::dress;
+use crate::manifests::manifests;
 use crate::names;
+use crate::observation::service_host;
 use crate::record::Record;
-use crate::sight::inside;
-use crate::wish::Place;
+use crate::resource::Context;
 
-/// Of the Service, unless the document says otherwise.
-const USUAL_FLEET_PORT: u16 = 9092;
+const DEFAULT_FLEET_PORT: u16 = 9092;
 
-pub fn preview(kube: &KubeSite, federation: &Name, wanted: &[Desired]) -> Vec<Rendering> {
-    let port = wanted.iter().find_map(|desired| match &desired.spec {
-        Spec::Coordinator(spec) => Some(spec.endpoints.fleet.map_or(USUAL_FLEET_PORT, |port| port.get())),
+pub fn preview(kube: &KubeSite, federation: &Name, desired: &[Desired]) -> Vec<Rendering> {
+    let port = desired.iter().find_map(|part| match &part.spec {
+        Spec::Coordinator(spec) => Some(spec.endpoints.fleet.map_or(DEFAULT_FLEET_PORT, |port| port.get())),
         Spec::Node(_) => None,
     });
-    let here = port.map(|port| format!("{}:{port}", inside(&names::coordinator(federation), kube)));
-    wanted.iter().map(|desired| rendering(kube, desired, here.as_deref())).collect()
+    let here = port.map(|port| format!("{}:{port}", service_host(&names::coordinator(federation), kube)));
+    desired.iter().map(|part| rendering(kube, part, here.as_deref())).collect()
 }
 
 fn rendering(kube: &KubeSite, desired: &Desired, coordinator: Option<&str>) -> Rendering {
@@ -31,18 +29,17 @@ fn rendering(kube: &KubeSite, desired: &Desired, coordinator: Option<&str>) -> R
     };
     let coordinator = given.map(|given| coordinator.unwrap_or(given).to_owned());
     let record = Record::new(desired.clone(), Order::default(), claim, 0);
-    let place = Place { site: kube, claim, coordinator, revision: String::new() };
-    let text = match dress(&record, &place) {
+    let context = Context { site: kube, claim, coordinator, trust: None };
+    let text = match manifests(&record, &context) {
         Err(problems) => problems.iter().map(|problem| format!("# {problem}\n")).collect(),
-        Ok(dressed) => {
-            let all: Vec<Value> = dressed.others.into_iter().chain([without_record(dressed.workload)]).collect();
+        Ok(manifests) => {
+            let all: Vec<Value> = manifests.others.into_iter().chain([without_record(manifests.workload)]).collect();
             documents(&all)
         }
     };
     Rendering { title: format!("Objects of {}", desired.id.part.name()), text }
 }
 
-/// The driver's own notes are of no use to readers.
 fn without_record(mut workload: Value) -> Value {
     if let Some(annotations) = workload["metadata"]["annotations"].as_object_mut() {
         annotations.remove(names::RECORD);
@@ -64,31 +61,31 @@ mod tests {
             std::fs::write(&path, text).expect("the golden is written");
         }
         let golden = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(text, golden, "{} differs; UPDATE_GOLDENS=1 writes it anew", path.display());
+        assert_eq!(text, golden, "{} differs; UPDATE_GOLDENS=1 writes it", path.display());
     }
 
     #[test]
-    fn what_would_be_sent_is_what_it_was() {
+    fn the_preview_equals_the_golden() {
         let site = KubeSite {
             exposure: Exposure::LoadBalancer,
             image_pull_secrets: vec!["registry".to_owned()],
             node_selector: [("zone".to_owned(), "a".to_owned())].into(),
             ..testing::site()
         };
-        let wanted = ["f/lab/coordinator", "f/lab/node/cpu-0"].map(testing::desired);
-        let shown = preview(&site, &wanted[0].id.federation, &wanted);
+        let desired = ["f/lab/coordinator", "f/lab/node/cpu-0"].map(testing::desired);
+        let shown = preview(&site, &desired[0].id.federation, &desired);
         let text: String = shown.iter().map(|Rendering { title, text }| format!("# {title}\n{text}\n")).collect();
         check_golden("objects.yaml", &text);
     }
 
     #[test]
-    fn what_cannot_be_made_says_why() {
+    fn problems_are_shown_with_advice() {
         let mut desired = testing::desired("f/lab/node/cpu-0");
         if let Spec::Node(spec) = &mut desired.spec {
             spec.python = Some("/usr/bin/python3".into());
             spec.framework = Some(trellis_spec::Framework::PyTorch);
         }
         let shown = preview(&testing::site(), &desired.id.federation, &[desired.clone()]);
-        assert!(shown[0].text.contains("leave python out") && shown[0].text.contains("images.supernode"), "{shown:?}");
+        assert!(shown[0].text.contains("remove python") && shown[0].text.contains("images.supernode"), "{shown:?}");
     }
 }

@@ -1,35 +1,34 @@
-//! What is kept of a part, as an annotation of its StatefulSet: whoever opens the driver next knows what was begun, and by which
-//! order.
+//! The stored state of a part, in an annotation of its StatefulSet. A driver that is opened later reads from it what was started
+//! and by which order.
 
 use serde::{Deserialize, Serialize};
 use trellis_plan::{Action, Desired, Generation, Millis, Order, Outcome, ResourceId, Verb};
 
-/// Of the form of a record. A later one is not understood, and its part is unknown.
+/// Format version. A part whose record has a later version is reported as unknown.
 pub const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub version: u32,
     pub desired: Desired,
-    /// The latest that was carried out.
+    /// The last order that was executed.
     pub order: Order,
-    /// Another number for each time that it was to be started.
+    /// Different for each start.
     pub instance: u64,
     pub since_ms: Millis,
     pub draining: bool,
-    /// The coordinator's state is in a claim of its own: decided when it was first made.
+    /// The coordinator's state is in a volume claim. Decided when the part is created.
     pub claim: bool,
 }
 
-/// What an order makes of a part.
+/// Effect of an order on a part.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Turn {
-    /// It is so, or on its way; only the order is noted.
-    Noted(Record),
-    /// Its pod is to be another.
-    Renewed(Record),
-    /// It is to go.
-    Ends,
+pub enum Transition {
+    /// The part is as desired or on its way. Only the record changes.
+    Recorded(Record),
+    /// The pod must be replaced.
+    Restarted(Record),
+    Deleted,
 }
 
 impl Record {
@@ -37,16 +36,15 @@ impl Record {
         Record { version: VERSION, desired, order, instance: now_ms, since_ms: now_ms, draining: false, claim }
     }
 
-    /// `Err`: nobody knows what it is.
     pub fn read(text: &str) -> Result<Record, String> {
         #[derive(Deserialize)]
         struct Form {
             version: u32,
         }
-        let damaged = |error: serde_json::Error| format!("what is kept of it cannot be read: {error}");
+        let damaged = |error: serde_json::Error| format!("its record cannot be read: {error}");
         let Form { version } = serde_json::from_str(text).map_err(damaged)?;
         if version != VERSION {
-            return Err(format!("what is kept of it has form {version}, and this program knows {VERSION}"));
+            return Err(format!("its record has version {version}; this program reads version {VERSION}"));
         }
         serde_json::from_str(text).map_err(damaged)
     }
@@ -63,36 +61,38 @@ impl Record {
         self.desired.generation
     }
 
-    /// Takes an order for a part that is there. `Err`: it is refused, and nothing changes.
-    pub fn apply(&self, action: &Action, stops: bool, now_ms: Millis) -> Result<Turn, Outcome> {
+    /// Applies an order to an existing part. `Err`: the order is refused, and nothing changes.
+    pub fn apply(&self, action: &Action, is_stopping: bool, now_ms: Millis) -> Result<Transition, Outcome> {
         if let Some(refused) = action.order.too_late(&self.order) {
             return Err(refused);
         }
-        let noted = || Turn::Noted(Record { order: action.order, ..self.clone() });
+        let recorded = || Transition::Recorded(Record { order: action.order, ..self.clone() });
         match &action.verb {
-            Verb::Delete { .. } => Ok(Turn::Ends),
-            _ if stops => Err(refused("it still stops")),
+            Verb::Delete { .. } => Ok(Transition::Deleted),
+            _ if is_stopping => Err(refused("it is still stopping")),
             Verb::Create(desired) if self.generation() != desired.generation => {
-                Err(refused("another generation is there"))
+                Err(refused("it exists with another generation"))
             }
-            Verb::Create(_) => Ok(noted()),
-            Verb::Replace(desired) if self.generation() == desired.generation => Ok(noted()),
+            Verb::Create(_) => Ok(recorded()),
+            Verb::Replace(desired) if self.generation() == desired.generation => Ok(recorded()),
             Verb::Replace(desired) => {
-                Ok(Turn::Renewed(Record { desired: desired.clone(), ..self.again(action, now_ms) }))
+                Ok(Transition::Restarted(Record { desired: desired.clone(), ..self.next_instance(action, now_ms) }))
             }
-            Verb::Restart { instance, .. } if self.instance != *instance => Ok(noted()),
+            Verb::Restart { instance, .. } if self.instance != *instance => Ok(recorded()),
             Verb::Restart { generation, .. } if self.generation() != *generation => {
-                Err(refused("another generation is there"))
+                Err(refused("it exists with another generation"))
             }
-            Verb::Restart { .. } => Ok(Turn::Renewed(self.again(action, now_ms))),
+            Verb::Restart { .. } => Ok(Transition::Restarted(self.next_instance(action, now_ms))),
             Verb::Drain { .. } if self.id().node_key().is_none() => {
-                Err(Outcome::Refused { why: "a coordinator has no work of its own to finish".to_owned(), retry: false })
+                Err(Outcome::Refused { why: "a coordinator cannot be drained".to_owned(), retry: false })
             }
-            Verb::Drain { .. } => Ok(Turn::Noted(Record { order: action.order, draining: true, ..self.clone() })),
+            Verb::Drain { .. } => {
+                Ok(Transition::Recorded(Record { order: action.order, draining: true, ..self.clone() }))
+            }
         }
     }
 
-    fn again(&self, action: &Action, now_ms: Millis) -> Record {
+    fn next_instance(&self, action: &Action, now_ms: Millis) -> Record {
         let instance = now_ms.max(self.instance + 1);
         Record { order: action.order, instance, since_ms: now_ms, draining: false, ..self.clone() }
     }
@@ -116,30 +116,38 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_its_text_and_a_later_form_is_not_understood() {
+    fn a_record_round_trips_and_later_versions_are_refused() {
         assert_eq!(Record::read(&record().text()), Ok(record()));
         let later = record().text().replacen("\"version\":1", "\"version\":2", 1);
-        assert!(Record::read(&later).is_err_and(|why| why.contains("form 2")));
+        assert!(Record::read(&later).is_err_and(|why| why.contains("version 2")));
         assert!(Record::read("{").is_err());
     }
 
     #[test]
-    fn orders_turn_a_record_once() {
+    fn a_repeated_order_has_no_further_effect() {
         let (record, id) = (record(), record().id().clone());
         let restart = |instance| Verb::Restart { id: id.clone(), generation: record.generation(), instance };
-        let Ok(Turn::Renewed(again)) = record.apply(&order(6, restart(1000)), false, 1000) else { panic!("a restart") };
-        assert_eq!((again.instance, again.order.serial), (1001, 6), "another number, also within a millisecond");
-        assert!(matches!(again.apply(&order(6, restart(1000)), false, 2000), Ok(Turn::Noted(_))), "it is done");
+        let Ok(Transition::Restarted(again)) = record.apply(&order(6, restart(1000)), false, 1000) else {
+            panic!("a restart")
+        };
+        assert_eq!((again.instance, again.order.serial), (1001, 6), "a new instance, even within the same millisecond");
+        assert!(
+            matches!(again.apply(&order(6, restart(1000)), false, 2000), Ok(Transition::Recorded(_))),
+            "it was executed before"
+        );
         assert!(matches!(record.apply(&order(4, restart(1000)), false, 2000), Err(Outcome::Refused { .. })));
         assert!(matches!(
             record.apply(&order(6, restart(1000)), true, 2000),
             Err(Outcome::Refused { retry: true, .. })
         ));
-        assert_eq!(record.apply(&order(6, Verb::Delete { id: id.clone() }), true, 2000), Ok(Turn::Ends));
-        let Ok(Turn::Noted(drains)) = record.apply(&order(6, Verb::Drain { id: id.clone() }), false, 2000) else {
+        assert_eq!(record.apply(&order(6, Verb::Delete { id: id.clone() }), true, 2000), Ok(Transition::Deleted));
+        let Ok(Transition::Recorded(drains)) = record.apply(&order(6, Verb::Drain { id: id.clone() }), false, 2000)
+        else {
             panic!("it drains")
         };
-        let Ok(Turn::Renewed(back)) = drains.apply(&order(7, restart(1000)), false, 2000) else { panic!("a restart") };
+        let Ok(Transition::Restarted(back)) = drains.apply(&order(7, restart(1000)), false, 2000) else {
+            panic!("a restart")
+        };
         assert!(drains.draining && !back.draining);
     }
 }

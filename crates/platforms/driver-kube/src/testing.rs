@@ -1,8 +1,8 @@
-//! Wishes for tests.
+//! Desired parts for tests.
 
 use std::collections::BTreeMap;
 
-use trellis_plan::conformance::wishes;
+use trellis_plan::conformance::specs;
 use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
 use trellis_spec::{ConfigValue, Endpoints, KubeSite, Resources};
 
@@ -28,7 +28,7 @@ pub fn coordinator() -> CoordinatorSpec {
         program: Some("1.0.0".to_owned()),
         endpoints: Endpoints { advertise: vec!["fl.example.org".to_owned()], ..Endpoints::default() },
         json_logs: true,
-        ..wishes::coordinator()
+        ..specs::coordinator()
     }
 }
 
@@ -38,6 +38,6 @@ pub fn node() -> NodeSpec {
         resources: Resources { cpu_millis: Some(500), memory_bytes: Some(1 << 30), disk_bytes: None },
         node_config: BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]),
         json_logs: true,
-        ..wishes::node("fl.example.org:9092")
+        ..specs::node("fl.example.org:9092")
     }
 }

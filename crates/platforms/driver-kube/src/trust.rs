@@ -1,249 +1,285 @@
-//! What only pods of a federation may know, as Secrets: the authority, certificates, the first administrator's token, keys of
-//! nodes. Each belongs to the part that needs it, and goes with it.
+//! Secrets of the parts of a federation: authority, certificates, the token of the first administrator, keys of nodes. What they
+//! must contain is decided in [`trellis_kube::trust`], as for the operator. Each Secret is owned by the part that needs it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use trellis_clock::now_unix;
 use trellis_digest::fnv1a;
-use trellis_pki::authority::{CA_VALIDITY, LEAF_VALIDITY};
-use trellis_pki::{Certificate, Delivery, Endpoint, Keyring, UnixSeconds, Wish, pem, renewal};
-use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId};
-use trellis_spec::{Runtime, Tls};
+use trellis_kube::federation::Federation;
+use trellis_kube::flower::Programs;
+use trellis_kube::render::Trust;
+use trellis_kube::trust::secret::{BUNDLE, CERTIFICATE, DesiredSecret, Entries, KEY, ObservedSecret, TOKEN};
+use trellis_kube::trust::{self as rules, Decision, ObservedService, Rollout, Seen};
+use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId, Spec};
+use trellis_spec::Tls;
 
-use crate::cluster::{Cluster, SECRET};
-use crate::dress::owned;
-use crate::home::Home;
-use crate::names::{self, Called};
-use crate::trouble::{Kind, Trouble};
+use crate::client_files::ClientFiles;
+use crate::cluster::{Cluster, SECRET, SERVICE, STATEFUL_SET};
+use crate::failure::{Failure, FailureKind};
+use crate::manifests::owned;
+use crate::names::{self, ObjectNames};
+use crate::resource::trust_names;
 
-const TOKEN_BYTES: usize = 32;
-const TOKEN: &str = "token";
-const CERTIFICATE: &str = "tls.crt";
-const KEY: &str = "tls.key";
-pub const AUTHORITIES: &str = "ca.crt";
-const CLUSTER_DOMAIN: &str = "cluster.local";
+/// Attempts to write the Secrets of a coordinator while another process writes them too.
+const MAX_ATTEMPTS: u32 = 3;
 
-type Entries = BTreeMap<String, Vec<u8>>;
-
-/// The part that they are for, and its workload.
+/// The part that owns the Secrets, and its StatefulSet.
 pub struct Owner<'a> {
     pub cluster: &'a Cluster,
-    pub home: &'a Home,
+    pub files: &'a ClientFiles,
     pub id: &'a ResourceId,
     pub workload: &'a Value,
 }
 
+/// Live Secrets by name, as the API server returned them.
+type Live = BTreeMap<String, Value>;
+
 impl Owner<'_> {
-    /// Sees to it that a coordinator has what it needs. Says what changes with its certificate.
-    pub async fn equip_coordinator(&self, spec: &CoordinatorSpec) -> Result<String, Trouble> {
-        let served = match &spec.tls {
-            Tls::Off => return Ok(String::new()),
-            Tls::Auto => self.certificate(spec).await?,
-            Tls::Files { certificate, key, trust } => {
-                let entries = [(CERTIFICATE, certificate), (KEY, key), (AUTHORITIES, trust)];
-                let read = |(name, path): (&str, &PathBuf)| Ok((name.to_owned(), read_file(path)?));
-                let entries: Entries = entries.into_iter().map(read).collect::<Result<_, Trouble>>()?;
-                self.keep(&Called::of(self.id).secret(), &entries).await?;
-                entries
-            }
-        };
-        if spec.runtime == Runtime::Trellis {
-            let token = self.admin_token().await?;
-            self.copy(&self.home.admin_token(), &token)?;
+    /// Creates or updates the Secrets of a coordinator. `federation`: the resource that stands for it.
+    pub async fn equip_coordinator(
+        &self,
+        federation: &Federation,
+        spec: &CoordinatorSpec,
+    ) -> Result<Option<Trust>, Failure> {
+        if spec.tls == Tls::Off {
+            return Ok(None);
         }
-        let authorities = served.get(AUTHORITIES).cloned().unwrap_or_default();
-        self.copy(&self.home.trust(), &authorities)?;
-        Ok(revision(&served))
+        let uid = self.workload["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let federation = &Federation { uid, ..federation.clone() };
+        for _ in 0..MAX_ATTEMPTS {
+            let (mut seen, live) = self.observe(federation).await?;
+            let mut decision = match &spec.tls {
+                Tls::Files { certificate, key, trust } => self.given(federation, &seen, [certificate, key, trust])?,
+                Tls::Auto | Tls::Off => rules::decide(federation, &seen, now_unix()),
+            };
+            let Some(trust) = decision.trust.take() else {
+                let why = decision.condition.map(|condition| condition.message).unwrap_or_default();
+                return Err(Failure::new(FailureKind::Refused, why));
+            };
+            self.keep_former_token(federation, &mut decision).await?;
+            match self.write(federation, &decision.secrets, &mut seen, &live).await {
+                Err(Failure { kind: FailureKind::Conflict, .. }) => continue,
+                written => written?,
+            }
+            for event in &decision.events {
+                tracing::info!(federation = %self.id.federation, reason = event.reason, "{}", event.message);
+            }
+            self.copy(&self.files.trust(), entry(&seen, &trust.server_secret, BUNDLE))?;
+            if let Some(secret) = &trust.admin_secret {
+                self.copy(&self.files.admin_token(), entry(&seen, secret, TOKEN))?;
+            }
+            return Ok(Some(trust));
+        }
+        Err(Failure::new(FailureKind::Refused, "another process writes the Secrets of the federation at the same time"))
     }
 
-    /// Sees to it that a node has what it needs: whom to trust, and where only known nodes take part, its key.
+    /// Creates or updates the Secret of a node. Returns its key too if nodes have keys.
     pub async fn equip_node(
+        &self,
+        federation: &Federation,
+        spec: &NodeSpec,
+        elsewhere: Option<PathBuf>,
+    ) -> Result<(Option<Trust>, Option<Vec<u8>>), Failure> {
+        let names = ObjectNames::of(self.id);
+        let mut trust = trust_names(&Spec::Node(spec.clone()), federation, &names);
+        let mut entries = Entries::new();
+        if let Some((authorities, revision)) = self.authorities(spec, elsewhere).await? {
+            entries.insert(BUNDLE.to_owned(), authorities);
+            trust.iter_mut().for_each(|trust| trust.bundle_revision.clone_from(&revision));
+        }
+        let live = self.secret(&names.node_secret()).await?.map(|secret| ObservedSecret::read(&secret));
+        let mut key = None;
+        if spec.node_auth {
+            let node_key = match live.as_ref().and_then(|secret| secret.entries.get(&names.pod())) {
+                Some(key) => key.clone(),
+                None => new_node_key(&self.id.part.name())?,
+            };
+            entries.insert(names.pod(), node_key.clone());
+            key = Some(node_key);
+        }
+        if !entries.is_empty() && live.is_none_or(|live| live.entries != entries) {
+            let desired = DesiredSecret { name: names.node_secret(), entries, annotations: BTreeMap::new() };
+            self.cluster.apply(&self.manifest(federation, &desired, None, None)).await?;
+        }
+        Ok((trust, key))
+    }
+
+    /// The authorities that a node trusts, and their revision.
+    async fn authorities(
         &self,
         spec: &NodeSpec,
         elsewhere: Option<PathBuf>,
-    ) -> Result<(String, Option<Vec<u8>>), Trouble> {
-        let mut entries = Entries::new();
-        match &spec.tls {
-            Tls::Off => {}
-            Tls::Files { trust, .. } => drop(entries.insert(AUTHORITIES.to_owned(), read_file(trust)?)),
+    ) -> Result<Option<(Vec<u8>, String)>, Failure> {
+        let path = match &spec.tls {
+            Tls::Off => return Ok(None),
+            Tls::Files { trust, .. } => trust.clone(),
             Tls::Auto => {
-                let known = [Some(self.home.trust()), elsewhere].into_iter().flatten().find(|path| path.exists());
-                let Some(path) = known else {
-                    let why = "the coordinator has not said yet whom to trust";
-                    return Err(Trouble::new(Kind::Refused, why));
-                };
-                entries.insert(AUTHORITIES.to_owned(), read_file(&path)?);
+                if let Some(bundle) = self.secret(&names::bundle(&self.id.federation)).await? {
+                    let bundle = ObservedSecret::read(&bundle);
+                    let revision = bundle.annotations.get(rules::BUNDLE_REVISION).cloned();
+                    if let Some(found) = bundle.entries.get(BUNDLE).cloned().zip(revision) {
+                        return Ok(Some(found));
+                    }
+                }
+                let known = [Some(self.files.trust()), elsewhere].into_iter().flatten().find(|path| path.exists());
+                let missing =
+                    || Failure::new(FailureKind::Refused, "the authority of the coordinator is not known yet");
+                known.ok_or_else(missing)?
             }
-        }
-        let changes = revision(&entries);
-        let called = Called::of(self.id);
-        let mut key = None;
-        if spec.node_auth {
-            let known = self.secret(&called.secret()).await?.and_then(|mut known| known.remove(&called.pod()));
-            let made = match known {
-                Some(key) => key,
-                None => new_node_key(&self.id.part.name())?,
-            };
-            entries.insert(called.pod(), made.clone());
-            key = Some(made);
-        }
-        if !entries.is_empty() {
-            self.keep(&called.secret(), &entries).await?;
-        }
-        Ok((changes, key))
-    }
-
-    async fn certificate(&self, spec: &CoordinatorSpec) -> Result<Entries, Trouble> {
-        let (endpoints, now) = (self.endpoints(spec)?, now_unix());
-        let authority = self.authority(now).await?;
-        let name = Called::of(self.id).secret();
-        let known = self.secret(&name).await?.unwrap_or_default();
-        let bundle = authority.trust_bundle();
-        let due = match leaf(&known) {
-            None => Some("there was none".to_owned()),
-            Some(leaf) => renewal::due(&leaf, &endpoints, authority.signing(), now).map(|reason| reason.words()),
         };
-        let same_bundle = known.get(AUTHORITIES).is_some_and(|text| text == bundle.as_bytes());
-        if due.is_none() && same_bundle {
-            return Ok(known);
-        }
-        tracing::info!(federation = %self.id.federation, "a certificate is made: {}", due.unwrap_or_default());
-        let wish = Wish { endpoints: &endpoints, name: None, validity: LEAF_VALIDITY };
-        let failed = |error: trellis_pki::Error| Trouble::new(Kind::Wrong, format!("no certificate: {error}"));
-        let Delivery { chain, key, trust } = authority.issue(wish, now).map_err(failed)?;
-        let entry = |name: &str, text: String| (name.to_owned(), text.into_bytes());
-        let entries = Entries::from([entry(CERTIFICATE, chain), entry(KEY, key), entry(AUTHORITIES, trust)]);
-        self.keep(&name, &entries).await?;
-        Ok(entries)
+        let authorities = read_file(&path)?;
+        let revision = format!("{:016x}", fnv1a(&authorities));
+        Ok(Some((authorities, revision)))
     }
 
-    /// One for each federation, made once.
-    async fn authority(&self, now: UnixSeconds) -> Result<Keyring, Trouble> {
-        let name = names::authority(&self.id.federation);
-        let broken = |error: trellis_pki::Error| Trouble::new(Kind::Wrong, format!("Secret {name}: {error}"));
-        if let Some(entries) = self.secret(&name).await? {
-            return Keyring::read(&name, &entries).map_err(broken);
+    async fn observe(&self, federation: &Federation) -> Result<(Seen, Live), Failure> {
+        let mut live = Live::new();
+        for name in [
+            rules::authority_name(federation),
+            rules::server_name(federation),
+            rules::bundle_name(federation),
+            rules::admin_name(federation),
+        ] {
+            live.extend(self.secret(&name).await?.map(|secret| (name, secret)));
         }
-        let made = Keyring::new(self.id.federation.as_str(), CA_VALIDITY, now).map_err(broken)?;
-        match self.cluster.make(&self.object(&name, &made.entries())).await {
-            Err(Trouble { kind: Kind::Conflict, .. }) => {
-                let entries = self.secret(&name).await?.unwrap_or_default();
-                Keyring::read(&name, &entries).map_err(broken)
-            }
-            answer => answer.map(|_| made),
+        let service = self.cluster.get(SERVICE, &federation.superlink_name()).await?;
+        let mut seen = Seen {
+            secrets: live.iter().map(|(name, secret)| (name.clone(), ObservedSecret::read(secret))).collect(),
+            service: service.as_ref().map(ObservedService::read),
+            trellis: Programs::of(federation).superlink.is_trellis(),
+            ..Seen::default()
+        };
+        let authority = seen.secrets.get(&rules::authority_name(federation));
+        if authority.is_some_and(rules::rotation::is_under_way) {
+            let selector = names::selector(&self.id.federation, &self.id.site);
+            let workloads = self.cluster.list(STATEFUL_SET, &selector, "").await?;
+            let name = federation.superlink_name();
+            let (superlink, nodes): (Vec<Value>, Vec<Value>) =
+                workloads.into_iter().partition(|workload| workload["metadata"]["name"] == name);
+            let bundle = seen.secrets.get(&rules::bundle_name(federation));
+            seen.rollout = Rollout::of(superlink.first(), &nodes, bundle);
         }
+        Ok((seen, live))
     }
 
-    async fn admin_token(&self) -> Result<Vec<u8>, Trouble> {
-        let name = names::admin_token(&self.id.federation);
-        let known = |entries: Option<Entries>| entries.and_then(|mut entries| entries.remove(TOKEN));
-        if let Some(token) = known(self.secret(&name).await?) {
-            return Ok(token);
+    /// Certificates that the user maintains as files.
+    fn given(&self, federation: &Federation, seen: &Seen, files: [&PathBuf; 3]) -> Result<Decision, Failure> {
+        let name = rules::server_name(federation);
+        let mut entries = Entries::new();
+        for (entry, path) in [CERTIFICATE, KEY, BUNDLE].into_iter().zip(files) {
+            entries.insert(entry.to_owned(), read_file(path)?);
         }
-        let mut bytes = [0; TOKEN_BYTES];
-        let none = |_| Trouble::new(Kind::Refused, "the system gives no random numbers");
-        aws_lc_rs::rand::fill(&mut bytes).map_err(none)?;
-        let token = URL_SAFE_NO_PAD.encode(bytes).into_bytes();
-        match self.cluster.make(&self.object(&name, &Entries::from([(TOKEN.to_owned(), token.clone())]))).await {
-            Err(Trouble { kind: Kind::Conflict, .. }) => Ok(known(self.secret(&name).await?).unwrap_or(token)),
-            answer => answer.map(|_| token),
-        }
+        let revision = format!("{:016x}", fnv1a(&entries[CERTIFICATE]));
+        let trust = Trust {
+            server_secret: name.clone(),
+            authority_secret: name.clone(),
+            bundle_revision: revision.clone(),
+            revision,
+            ..Trust::default()
+        };
+        let desired = DesiredSecret { name, entries, annotations: BTreeMap::new() };
+        let is_current = seen.secrets.get(&desired.name).is_some_and(|secret| desired.is(secret));
+        let secrets = if is_current { Vec::new() } else { vec![desired] };
+        let mut decision = Decision { secrets, trust: Some(trust), ..Decision::default() };
+        rules::admin(federation, seen, &mut decision);
+        Ok(decision)
     }
 
-    fn endpoints(&self, spec: &CoordinatorSpec) -> Result<Vec<Endpoint>, Trouble> {
-        let service = names::coordinator(&self.id.federation);
-        let namespace = &self.cluster.site.namespace;
-        let inside = [
-            service.clone(),
-            format!("{service}.{namespace}"),
-            format!("{service}.{namespace}.svc"),
-            format!("{service}.{namespace}.svc.{CLUSTER_DOMAIN}"),
-        ];
-        let mut endpoints = Endpoint::localhost().to_vec();
-        for name in inside.iter().chain(&spec.endpoints.advertise) {
-            let unfit = |why| Trouble::new(Kind::Wrong, format!("{name} cannot be in a certificate: {why}"));
-            let endpoint = Endpoint::parse(name).map_err(unfit)?;
-            if !endpoints.contains(&endpoint) {
-                endpoints.push(endpoint);
-            }
+    /// A token that an earlier version stored under another name stays valid.
+    async fn keep_former_token(&self, federation: &Federation, decision: &mut Decision) -> Result<(), Failure> {
+        let admin = rules::admin_name(federation);
+        let Some(desired) = decision.secrets.iter_mut().find(|secret| secret.name == admin) else { return Ok(()) };
+        if let Some(former) = self.secret(&names::former_admin_token(&self.id.federation)).await?
+            && let Some(token) = ObservedSecret::read(&former).entries.remove(TOKEN)
+        {
+            desired.entries.insert(TOKEN.to_owned(), token);
         }
-        Ok(endpoints)
+        Ok(())
     }
 
-    async fn secret(&self, name: &str) -> Result<Option<Entries>, Trouble> {
+    async fn write(
+        &self,
+        federation: &Federation,
+        secrets: &[DesiredSecret],
+        seen: &mut Seen,
+        live: &Live,
+    ) -> Result<(), Failure> {
+        for desired in secrets {
+            let manifest = self.manifest(federation, desired, seen.secrets.get(&desired.name), live.get(&desired.name));
+            let written = match live.contains_key(&desired.name) {
+                true => self.cluster.apply(&manifest).await?,
+                false => self.cluster.create(&manifest).await?,
+            };
+            seen.secrets.insert(desired.name.clone(), ObservedSecret::read(&written));
+        }
+        Ok(())
+    }
+
+    /// As the operator writes it, but owned by the part.
+    fn manifest(
+        &self,
+        federation: &Federation,
+        desired: &DesiredSecret,
+        seen: Option<&ObservedSecret>,
+        live: Option<&Value>,
+    ) -> Value {
+        let mut secret = owned(desired.object(federation, seen).0, self.workload);
+        for (label, value) in names::labels(self.id) {
+            secret["metadata"]["labels"][label] = json!(value);
+        }
+        // The type is immutable, and earlier versions created all Secrets as Opaque.
+        if let Some(live) = live {
+            secret["type"] = live["type"].clone();
+        }
+        secret
+    }
+
+    /// A Secret of this federation.
+    async fn secret(&self, name: &str) -> Result<Option<Value>, Failure> {
         let Some(secret) = self.cluster.get(SECRET, name).await? else { return Ok(None) };
         if secret["metadata"]["labels"][names::FEDERATION] != self.id.federation.as_str() {
-            let to_do = "call the federation something else, or use another namespace";
-            return Err(Trouble::new(Kind::Refused, format!("Secret {name} is somebody else's (to do: {to_do})")));
+            let advice = "rename the federation, or use another namespace";
+            let why = format!("Secret {name} exists and does not belong to this federation (to do: {advice})");
+            return Err(Failure::new(FailureKind::Refused, why));
         }
-        Ok(Some(entries(&secret)))
+        Ok(Some(secret))
     }
 
-    async fn keep(&self, name: &str, wanted: &Entries) -> Result<(), Trouble> {
-        if self.secret(name).await?.as_ref() == Some(wanted) {
-            return Ok(());
-        }
-        self.cluster.apply(&self.object(name, wanted)).await.map(drop)
-    }
-
-    fn object(&self, name: &str, entries: &Entries) -> Value {
-        let data: Map<String, Value> =
-            entries.iter().map(|(key, bytes)| (key.clone(), json!(STANDARD.encode(bytes)))).collect();
-        let metadata =
-            json!({ "name": name, "namespace": self.cluster.site.namespace, "labels": names::labels(self.id) });
-        let secret = json!({ "apiVersion": SECRET.0, "kind": SECRET.1, "metadata": metadata, "data": data });
-        owned(secret, self.workload)
-    }
-
-    fn copy(&self, path: &Path, content: &[u8]) -> Result<(), Trouble> {
-        self.home.write(path, content).map_err(|error| Trouble::new(Kind::Refused, error.to_string()))
+    fn copy(&self, path: &Path, content: Option<&Vec<u8>>) -> Result<(), Failure> {
+        let content = content.map(Vec::as_slice).unwrap_or_default();
+        self.files.write(path, content).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
     }
 }
 
-/// What users of a federation need, from its Secrets: for a disk that has lost it.
-pub async fn copies(cluster: &Cluster, home: &Home, id: &ResourceId) -> Result<(), Trouble> {
+/// Writes the files for clients again from the Secrets.
+pub async fn restore_client_files(cluster: &Cluster, files: &ClientFiles, id: &ResourceId) -> Result<(), Failure> {
+    let coordinator = names::coordinator(&id.federation);
     let secrets = [
-        (names::admin_token(&id.federation), TOKEN, home.admin_token()),
-        (Called::of(id).secret(), AUTHORITIES, home.trust()),
+        (names::former_admin_token(&id.federation), TOKEN, files.admin_token()),
+        (format!("{}-admin", id.federation), TOKEN, files.admin_token()),
+        (format!("{coordinator}-tls"), BUNDLE, files.trust()),
     ];
     for (name, key, path) in secrets {
         let Some(secret) = cluster.get(SECRET, &name).await? else { continue };
-        if let Some(content) = entries(&secret).remove(key) {
-            home.write(&path, &content).map_err(|error| Trouble::new(Kind::Refused, error.to_string()))?;
+        if let Some(content) = ObservedSecret::read(&secret).entries.remove(key) {
+            files.write(&path, &content).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
         }
     }
     Ok(())
 }
 
-fn entries(secret: &Value) -> Entries {
-    let data = secret["data"].as_object().into_iter().flatten();
-    data.filter_map(|(key, value)| Some((key.clone(), STANDARD.decode(value.as_str()?).ok()?))).collect()
+fn entry<'s>(seen: &'s Seen, secret: &str, key: &str) -> Option<&'s Vec<u8>> {
+    seen.secrets.get(secret)?.entries.get(key)
 }
 
-fn leaf(entries: &Entries) -> Option<Certificate> {
-    entries.get(KEY)?;
-    let ders = pem::certificates(entries.get(CERTIFICATE)?).ok()?;
-    Certificate::read(ders.first()?).ok()
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::new(FailureKind::Refused, format!("{}: {error}", path.display())))
 }
 
-fn revision(entries: &Entries) -> String {
-    let authorities = entries.get(AUTHORITIES).map_or(&[][..], Vec::as_slice);
-    format!("{:016x}", fnv1a(authorities))
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, Trouble> {
-    std::fs::read(path).map_err(|error| Trouble::new(Kind::Refused, format!("{}: {error}", path.display())))
-}
-
-/// As a SuperNode reads it.
-fn new_node_key(comment: &str) -> Result<Vec<u8>, Trouble> {
-    let failed = |why: String| Trouble::new(Kind::Refused, format!("no key can be made: {why}"));
-    let directory = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-    let path = directory.path().join("node.key");
-    trellis_client::NodeKey::generate(&path, comment).map_err(|error| failed(error.to_string()))?;
-    read_file(&path)
+/// A key in the format of SuperNodes.
+fn new_node_key(comment: &str) -> Result<Vec<u8>, Failure> {
+    let key = trellis_client::NodeKey::draw(comment).map(String::into_bytes);
+    key.map_err(|error| Failure::new(FailureKind::Refused, format!("a node key cannot be created: {error}")))
 }

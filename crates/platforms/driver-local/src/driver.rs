@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use trellis_clock::now_ms;
 use trellis_files::private;
 use trellis_plan::{
-    Action, Call, Capabilities, Desired, Driver, DriverContext, DriverKind, Observation, Offer, OpenDriver, Order,
-    Orders, Outcome, ResourceId, Seen, Sighting, Spec, Verb, Wake,
+    Action, Call, Capabilities, Capacity, Desired, Driver, DriverContext, DriverKind, Observation, ObservedSite,
+    OpenDriver, Order, Orders, Outcome, Presence, ResourceId, Spec, Verb, Wake,
 };
 use trellis_spec::{LocalSite, Name, Site, SiteConfig, SiteKind, Tls};
 
@@ -183,14 +183,14 @@ impl LocalDriver {
     }
 
     /// Looks again at records that could not be read: somebody may have mended them.
-    fn look_again(&self, federation: &Name, site: &Name) -> BTreeMap<ResourceId, Sighting> {
+    fn look_again(&self, federation: &Name, site: &Name) -> BTreeMap<ResourceId, Presence> {
         let of_here = |id: &&ResourceId| id.federation == *federation && id.site == *site;
         let ids: Vec<ResourceId> = locked(&self.unreadable).iter().filter(of_here).cloned().collect();
         let mut unknown = BTreeMap::new();
         for id in ids {
             match Record::read(&self.world.home.record(&id)) {
                 Err(error) => {
-                    unknown.insert(id, Sighting::Unknown { why: error.to_string() });
+                    unknown.insert(id, Presence::Unknown { why: error.to_string() });
                     continue;
                 }
                 Ok(None) => {}
@@ -205,22 +205,22 @@ impl LocalDriver {
         unknown
     }
 
-    async fn seen(&self, federation: &Name, site: &Name) -> Seen {
+    async fn seen(&self, federation: &Name, site: &Name) -> ObservedSite {
         let mut resources = self.look_again(federation, site);
         let parts = self.world.parts(|id| id.federation == *federation && id.site == *site);
         let look = |part: Arc<Part>| async move {
-            let sighting = sight(&self.world, &part).await;
-            sighting.map(|sighting| (part.id.clone(), sighting))
+            let presence = sight(&self.world, &part).await;
+            presence.map(|presence| (part.id.clone(), presence))
         };
         let mut looks = stream::iter(parts).map(look).buffer_unordered(ASKED_AT_ONCE);
         while let Some(seen) = looks.next().await {
             resources.extend(seen);
         }
         tell_idle(&mut resources);
-        Seen {
+        ObservedSite {
             resources,
             complete: true,
-            offer: Offer { room: None, gpus: Some(gpus::count()) },
+            capacity: Capacity { free_nodes: None, gpus: Some(gpus::count()) },
             sizes: BTreeMap::new(),
         }
     }
@@ -292,7 +292,7 @@ impl Driver for LocalDriver {
     }
 
     fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
-        Box::pin(async move { Observation::Seen(self.seen(federation, site).await) })
+        Box::pin(async move { Observation::Reached(self.seen(federation, site).await) })
     }
 
     fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome> {

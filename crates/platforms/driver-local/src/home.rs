@@ -4,14 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
+use trellis_digest::fnv1a;
 use trellis_plan::ResourceId;
 use trellis_spec::Name;
 
 const RECORD: &str = "record.json";
-/// The path of a socket has at most 107 bytes.
-const LONGEST_SOCKET: usize = 107;
-/// The longest name of a socket in a state directory, with its slash.
-const SOCKET_NAME: usize = "/node.sock".len();
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
@@ -26,7 +23,7 @@ impl Home {
 
     /// What processes of this home carry in their mark.
     pub fn hash(&self) -> String {
-        format!("{:016x}", hash(self.root.as_os_str().as_encoded_bytes()))
+        format!("{:016x}", fnv1a(self.root.as_os_str().as_encoded_bytes()))
     }
 
     pub fn federations(&self) -> PathBuf {
@@ -86,12 +83,6 @@ impl Home {
         self.part(id).join("state")
     }
 
-    /// A short name for the state directory, where its own is too long for the sockets in it.
-    pub fn short_state(&self, id: &ResourceId) -> Option<PathBuf> {
-        let long = self.state(id).as_os_str().len() + SOCKET_NAME > LONGEST_SOCKET;
-        long.then(|| self.root.join("short").join(format!("{:016x}", hash(id.to_string().as_bytes()))))
-    }
-
     /// The parts that a directory may hold, by their names.
     pub fn id_of(record: &Path) -> Option<ResourceId> {
         let mut names = record.parent()?.iter().rev().map(|name| name.to_str());
@@ -125,12 +116,6 @@ fn directories(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// FNV-1a.
-pub fn hash(bytes: &[u8]) -> u64 {
-    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,16 +128,5 @@ mod tests {
             assert_eq!(Home::id_of(&home.record(&id)), Some(id));
         }
         assert_eq!(Home::id_of(Path::new("/federations/fed/lab/Other/record.json")), None);
-    }
-
-    #[test]
-    fn sockets_find_room_however_long_the_names_are() {
-        let long = "a-name-as-long-as-a-name-may-be-by-rule";
-        let home = Home::new("/home/somebody/.local/state/trellis".into());
-        let id = ResourceId::try_from(format!("{long}/{long}/node/{long}-17")).expect("an id");
-        let short = home.short_state(&id).expect("it is too long");
-        assert!(short.as_os_str().len() + SOCKET_NAME <= LONGEST_SOCKET, "{}", short.display());
-        let id = ResourceId::try_from("demo/local/node/site-0".to_owned()).expect("an id");
-        assert_eq!(home.short_state(&id), None);
     }
 }

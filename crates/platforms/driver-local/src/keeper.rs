@@ -156,9 +156,6 @@ fn has_key(record: &Record) -> bool {
 
 fn clear(world: &World, id: &trellis_plan::ResourceId) -> io::Result<()> {
     let home = &world.home;
-    if let Some(short) = home.short_state(id) {
-        let _ = std::fs::remove_file(short);
-    }
     private::remove_directory(&home.part(id), &home.record(id))?;
     // The site's own goes with its last part.
     let _ = home.part(id).parent().map(std::fs::remove_dir);

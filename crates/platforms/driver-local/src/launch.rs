@@ -100,9 +100,6 @@ fn arrange(world: &World, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<C
             provide_token(&admin_token(spec, &home.state(id))).map_err(told)?;
         }
     }
-    if let Some(short) = home.short_state(id) {
-        point(&short, &home.state(id)).map_err(told)?;
-    }
     logs::rotate(&home.log(id)).map_err(|error| format!("its log cannot be put aside: {error}"))?;
     tls::prepare(home, &id.federation, spec)?;
     world.claim(id, spec, had, listen(spec))
@@ -115,15 +112,7 @@ fn provide_token(path: &Path) -> io::Result<()> {
     }
     private::make_directory(path.parent().unwrap_or(path))?;
     // Not replaced: a driver that was closed during a launch may still write the token.
-    private::create_if_absent(path, format!("{}\n", Token::draw().reveal()).as_bytes())
-}
-
-fn point(link: &Path, to: &Path) -> io::Result<()> {
-    private::make_directory(link.parent().unwrap_or(link))?;
-    match std::os::unix::fs::symlink(to, link) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
+    private::create_if_absent(path, format!("{}\n", Token::generate().reveal()).as_bytes())
 }
 
 fn place(world: &World, id: &ResourceId, spec: &Spec, claim: &Claim) -> Place {
@@ -133,7 +122,7 @@ fn place(world: &World, id: &ResourceId, spec: &Spec, claim: &Claim) -> Place {
         id: id.clone(),
         program: world.program.clone(),
         directory: home.part(id),
-        state: home.short_state(id).unwrap_or_else(|| home.state(id)),
+        state: home.state(id),
         shared: home.shared(),
         models: home.models(&id.federation),
         ports: claim.ports,

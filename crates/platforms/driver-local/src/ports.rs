@@ -8,8 +8,8 @@ use std::num::NonZeroU16;
 use trellis_plan::{NodeSpec, ResourceId, Spec};
 use trellis_spec::{Endpoints, Isolation, Runtime};
 
-use crate::home::hash;
 use crate::recipe::Ports;
+use trellis_digest::fnv1a;
 
 /// Below those that systems give to outgoing connections: what is free here stays free.
 const FIRST: u16 = 20_000;
@@ -93,7 +93,7 @@ pub fn serves_apps(spec: &NodeSpec) -> bool {
 /// The same part begins to look at the same place: after it was made anew it is often where it was. Its namesake in another
 /// home begins elsewhere: both may be looking at this moment.
 fn choose(home: &str, id: &ResourceId, name: &str, is_free: impl Fn(u16) -> bool) -> Option<u16> {
-    let start = hash(format!("{home} {id} {name}").as_bytes()) % u64::from(COUNT);
+    let start = fnv1a(format!("{home} {id} {name}").as_bytes()) % u64::from(COUNT);
     let start = u16::try_from(start).unwrap_or_default();
     (0..COUNT).map(|step| FIRST + (start + step) % COUNT).find(|port| is_free(*port))
 }

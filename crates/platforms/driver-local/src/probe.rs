@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use trellis_client::{Error, Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{Error, Security, SuperLink, Target, Timeouts, Trust};
 use trellis_plan::Millis;
 use trellis_wire::call::WhoAmI;
 use trellis_wire::token::Token;
@@ -73,8 +73,8 @@ pub fn superlink(address: SocketAddr, tls: bool, trust: Option<&Path>, token: &P
     };
     let token = std::fs::read_to_string(token).ok().and_then(|text| Token::parse(&text).ok());
     let target = Target { host: address.ip().to_string(), port: address.port(), security, token };
-    let patience = Patience { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
-    Some(SuperLink::new(target).with_patience(patience))
+    let timeouts = Timeouts { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+    Some(SuperLink::new(target).with_timeouts(timeouts))
 }
 
 async fn ask_superlink(superlink: &SuperLink, depth: Depth) -> Report {

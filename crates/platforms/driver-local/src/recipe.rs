@@ -36,7 +36,7 @@ pub struct Place {
     pub program: PathBuf,
     /// The part's directory. Goes with the part.
     pub directory: PathBuf,
-    /// Of what must survive restarts and replacements, within it. It exists. Its path is short enough for sockets.
+    /// Of what must survive restarts and replacements, within it. It exists.
     pub state: PathBuf,
     /// For packages and the like that parts of all federations share. May not exist.
     pub shared: PathBuf,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trellis_clock::now_ms;
-use trellis_plan::{Addresses, Facts, Millis, Part as Role, Phase, ResourceId, Sighting, Spec};
+use trellis_plan::{Addresses, Facts, Millis, Part as Role, Phase, Presence, ResourceId, Spec};
 
 use crate::keeper::note_node_id;
 use crate::part::{Part, State};
@@ -13,7 +13,7 @@ use crate::record::{Record, Wish};
 use crate::world::World;
 
 /// `None`: it has gone.
-pub async fn sight(world: &World, part: &Part) -> Option<Sighting> {
+pub async fn sight(world: &World, part: &Part) -> Option<Presence> {
     let (record, phase, since_ms, probe, version) = {
         let state = part.lock().await;
         if state.gone {
@@ -38,19 +38,19 @@ pub async fn sight(world: &World, part: &Part) -> Option<Sighting> {
             Facts { addresses, ..facts(&record, phase, since_ms, report) }
         }
     };
-    Some(Sighting::Present { generation, facts })
+    Some(Presence::Present { generation, facts })
 }
 
 /// A node that does not say whether it is at work is idle where its SuperLink has no run.
-pub fn tell_idle(seen: &mut BTreeMap<ResourceId, Sighting>) {
-    let is_idle = |(id, sighting): (&ResourceId, &Sighting)| {
-        id.part == Role::Coordinator && sighting.facts().is_some_and(|facts| facts.runs == Some(0))
+pub fn tell_idle(seen: &mut BTreeMap<ResourceId, Presence>) {
+    let is_idle = |(id, presence): (&ResourceId, &Presence)| {
+        id.part == Role::Coordinator && presence.facts().is_some_and(|facts| facts.runs == Some(0))
     };
     if !seen.iter().any(is_idle) {
         return;
     }
-    for (_, sighting) in seen.iter_mut().filter(|(id, _)| id.node_key().is_some()) {
-        if let Sighting::Present { facts, .. } = sighting {
+    for (_, presence) in seen.iter_mut().filter(|(id, _)| id.node_key().is_some()) {
+        if let Presence::Present { facts, .. } = presence {
             facts.busy = facts.busy.or(Some(false));
         }
     }
@@ -99,13 +99,13 @@ fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Fac
         addresses: Addresses::default(),
         runs: report.runs,
         round_ms: None,
-        waits_for: None,
+        required_nodes: None,
         shard: spec.and_then(Spec::shard),
         shards: spec.and_then(Spec::shards),
         node_id: report.node_id.or_else(|| record.node_id.clone()),
         since_ms,
         instance: record.instance,
-        hindrance: None,
+        waiting_for: None,
     }
 }
 

@@ -1,10 +1,10 @@
-//! The cloud itself: looks at it, and carries out steps. What is done already is done again without harm.
+//! Client of a site's cloud: observes it, and executes steps. Steps are idempotent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
-use trellis_one::flow::{FlowVersion, Instantiation, KeptTemplate, OneFlow, Service};
+use trellis_one::flow::{FlowVersion, Instantiation, OneFlow, Service, StoredTemplate};
 use trellis_one::{
     Endpoint, Error, FlowRefusal, Image, Oned, Session, Template, Update, Vm, VmFilter, Zone, explain, explain_message,
     session_file,
@@ -14,147 +14,147 @@ use trellis_spec::{Name, OneSite};
 use crate::next::Step;
 use crate::render::{context, labels, service_name};
 use crate::view::{
-    ContextSecrets, ImageSeen, Named, RoleSeen, ServiceSeen, ServiceTemplateSeen, TemplateSeen, View, VmSeen,
+    ContextSecrets, ImageView, Named, RoleView, ServiceTemplateView, ServiceView, TemplateView, View, VmView,
     image_state, life, service_state,
 };
 
 const FLOW_PORT: u16 = 2474;
-/// The datastore of images that every OpenNebula begins with.
+/// The default image datastore of OpenNebula.
 const DEFAULT_DATASTORE: i32 = 1;
 
-/// Why a look or a step came to nothing.
+/// Why an observation or a step failed.
 #[derive(Debug, Clone)]
-pub struct Trouble {
+pub struct CloudError {
     pub why: String,
-    /// It may go by itself.
-    pub passes: bool,
+    /// A retry may succeed.
+    pub transient: bool,
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble { why: explain(&error), passes: error.may_pass() }
+impl From<Error> for CloudError {
+    fn from(error: Error) -> CloudError {
+        CloudError { why: explain(&error), transient: error.is_transient() }
     }
 }
 
-/// A site's cloud. Who calls is read from the file of the site whenever the connection is made anew.
+/// A site's cloud. The credentials are read from the site's file for each new connection.
 pub struct Cloud {
     pub one: OneSite,
-    callers: Mutex<Option<Arc<Callers>>>,
+    clients: Mutex<Option<Arc<Clients>>>,
 }
 
-pub struct Callers {
+pub struct Clients {
     pub oned: Oned,
     pub flow: OneFlow,
 }
 
 impl Cloud {
     pub fn new(one: OneSite) -> Cloud {
-        Cloud { one, callers: Mutex::default() }
+        Cloud { one, clients: Mutex::default() }
     }
 
-    /// The next call reads again who calls, and asks again which version answers.
+    /// Closes the connection, so that the next call reads the credentials and the version again.
     pub async fn forget(&self) {
-        *self.callers.lock().await = None;
+        *self.clients.lock().await = None;
     }
 
-    async fn callers(&self) -> Result<Arc<Callers>, Trouble> {
-        let mut known = self.callers.lock().await;
-        if let Some(callers) = known.as_ref() {
-            return Ok(Arc::clone(callers));
+    async fn clients(&self) -> Result<Arc<Clients>, CloudError> {
+        let mut known = self.clients.lock().await;
+        if let Some(clients) = known.as_ref() {
+            return Ok(Arc::clone(clients));
         }
-        let callers = Arc::new(connect(&self.one).await?);
-        *known = Some(Arc::clone(&callers));
-        Ok(callers)
+        let clients = Arc::new(connect(&self.one).await?);
+        *known = Some(Arc::clone(&clients));
+        Ok(clients)
     }
 
-    /// VMs and the service: what is told of parts follows from these.
-    pub async fn glance(&self, federation: &Name, site: &Name) -> Result<View, Trouble> {
-        let callers = self.callers().await?;
-        let (vms, services) = tokio::try_join!(callers.oned.vms_extended(VmFilter::NotDone), callers.flow.services())?;
-        let vms = vms.iter().filter(|vm| is_own(&vm.user_template, federation, site)).map(vm_seen).collect();
+    /// Reads VMs and services, from which the status of parts follows.
+    pub async fn observe_partial(&self, federation: &Name, site: &Name) -> Result<View, CloudError> {
+        let clients = self.clients().await?;
+        let (vms, services) = tokio::try_join!(clients.oned.vms_extended(VmFilter::NotDone), clients.flow.services())?;
+        let vms = vms.iter().filter(|vm| is_own(&vm.user_template, federation, site)).map(vm_view).collect();
         let name = service_name(federation, site);
-        let mut services: Vec<ServiceSeen> =
-            services.iter().filter(|service| service.name == name).filter_map(service_seen).collect();
+        let mut services: Vec<ServiceView> =
+            services.iter().filter(|service| service.name == name).filter_map(service_view).collect();
         services.sort_by_key(|service| service.id);
         Ok(View { vms, services, ..View::default() })
     }
 
-    /// Everything that steps follow from.
-    pub async fn look(&self, federation: &Name, site: &Name) -> Result<View, Trouble> {
-        let callers = self.callers().await?;
-        let oned = &callers.oned;
-        let view = self.glance(federation, site).await?;
+    /// Reads everything that steps depend on.
+    pub async fn observe(&self, federation: &Name, site: &Name) -> Result<View, CloudError> {
+        let clients = self.clients().await?;
+        let oned = &clients.oned;
+        let view = self.observe_partial(federation, site).await?;
         let (templates, images, networks, datastores, kept) = tokio::try_join!(
             oned.templates(),
             oned.images(),
             oned.networks(),
             oned.datastores(),
-            callers.flow.templates()
+            clients.flow.templates()
         )?;
         let own = templates.iter().filter(|template| is_own(&template.template, federation, site));
         let name = service_name(federation, site);
         let kept = kept.iter().filter(|template| template.name == name);
         Ok(View {
             templates: own
-                .map(|template| TemplateSeen {
-                    id: seen(template.id),
+                .map(|template| TemplateView {
+                    id: id_of(template.id),
                     attributes: texts(&template.template),
                     secrets: context_secrets(&template.template),
                 })
                 .collect(),
-            images: images.iter().map(image_seen).collect(),
-            networks: networks.into_iter().map(|one| Named { id: seen(one.id), name: one.name }).collect(),
-            datastores: datastores.into_iter().map(|one| Named { id: seen(one.id), name: one.name }).collect(),
-            service_templates: kept.map(service_template_seen).collect(),
+            images: images.iter().map(image_view).collect(),
+            networks: networks.into_iter().map(|one| Named { id: id_of(one.id), name: one.name }).collect(),
+            datastores: datastores.into_iter().map(|one| Named { id: id_of(one.id), name: one.name }).collect(),
+            service_templates: kept.map(service_template_view).collect(),
             ..view
         })
     }
 
-    pub async fn carry_out(&self, step: &Step) -> Result<(), Trouble> {
-        let callers = self.callers().await?;
-        let done = carry_out(&callers, step).await;
+    pub async fn execute(&self, step: &Step) -> Result<(), CloudError> {
+        let clients = self.clients().await?;
+        let done = execute(&clients, step).await;
         match done {
-            // It went already, or was never there: what is to go is gone.
-            Err(error) if error.is_absent() && is_ending(step) => Ok(()),
+            // A missing object is already deleted.
+            Err(error) if error.is_absent() && deletes(step) => Ok(()),
             Err(Error::Flow { kind: FlowRefusal::Already, .. }) => Ok(()),
             other => Ok(other?),
         }
     }
 }
 
-async fn carry_out(Callers { oned, flow }: &Callers, step: &Step) -> Result<(), Error> {
+async fn execute(Clients { oned, flow }: &Clients, step: &Step) -> Result<(), Error> {
     match step {
-        Step::MakeImage { template, datastore } => {
-            oned.image_allocate(template, datastore.map_or(DEFAULT_DATASTORE, sent)).await.map(drop)
+        Step::CreateImage { template, datastore } => {
+            oned.image_allocate(template, datastore.map_or(DEFAULT_DATASTORE, to_id)).await.map(drop)
         }
-        Step::DeleteImage { image } => oned.image_delete(sent(*image)).await,
-        Step::MakeTemplate { template } => oned.template_allocate(template).await.map(drop),
-        Step::UpdateTemplate { id, template } => oned.template_update(sent(*id), template, Update::Replace).await,
-        Step::DeleteTemplate { id } => oned.template_delete(sent(*id)).await,
-        Step::MakeServiceTemplate { plan } => flow.template_create(plan).await.map(drop),
-        Step::UpdateServiceTemplate { id, plan } => flow.template_update(sent(*id), plan).await.map(drop),
-        Step::DeleteServiceTemplate { id } => flow.template_delete(sent(*id)).await,
+        Step::DeleteImage { image } => oned.image_delete(to_id(*image)).await,
+        Step::CreateTemplate { template } => oned.template_allocate(template).await.map(drop),
+        Step::UpdateTemplate { id, template } => oned.template_update(to_id(*id), template, Update::Replace).await,
+        Step::DeleteTemplate { id } => oned.template_delete(to_id(*id)).await,
+        Step::CreateServiceTemplate { plan } => flow.template_create(plan).await.map(drop),
+        Step::UpdateServiceTemplate { id, plan } => flow.template_update(to_id(*id), plan).await.map(drop),
+        Step::DeleteServiceTemplate { id } => flow.template_delete(to_id(*id)).await,
         Step::Instantiate { template, plan } => {
             let cardinalities = plan.roles.iter().map(|role| (role.name.clone(), role.cardinality)).collect();
             let instantiation = Instantiation { name: plan.name.clone(), cardinalities, ..Instantiation::default() };
-            flow.instantiate(sent(*template), &instantiation).await.map(drop)
+            flow.instantiate(to_id(*template), &instantiation).await.map(drop)
         }
-        Step::AddRole { service, role } => flow.add_role(sent(*service), role).await,
-        // Never without `force`: OneFlow answers with an error of its own then.
-        Step::Scale { service, role, cardinality } => flow.scale(sent(*service), role, *cardinality, true).await,
-        Step::RecoverService { service } => flow.recover(sent(*service)).await,
-        Step::DeleteService { service } => flow.delete(sent(*service)).await,
-        Step::RemoveService { service } => flow.recover_delete(sent(*service)).await,
-        Step::Tell { vm, attributes } => {
+        Step::AddRole { service, role } => flow.add_role(to_id(*service), role).await,
+        // Always with `force`: without it, OneFlow returns an error.
+        Step::Scale { service, role, cardinality } => flow.scale(to_id(*service), role, *cardinality, true).await,
+        Step::RecoverService { service } => flow.recover(to_id(*service)).await,
+        Step::DeleteService { service } => flow.delete(to_id(*service)).await,
+        Step::RemoveService { service } => flow.recover_delete(to_id(*service)).await,
+        Step::UpdateVm { vm, attributes } => {
             let mut template = Template::new();
             attributes.iter().for_each(|(name, value)| template.push(name.as_str(), value.as_str()));
-            oned.vm_update(sent(*vm), &template, Update::Merge).await
+            oned.vm_update(to_id(*vm), &template, Update::Merge).await
         }
-        Step::Act { vm, action } => oned.vm_action(sent(*vm), *action).await,
+        Step::ActOnVm { vm, action } => oned.vm_action(to_id(*vm), *action).await,
     }
 }
 
-fn is_ending(step: &Step) -> bool {
+fn deletes(step: &Step) -> bool {
     matches!(
         step,
         Step::DeleteImage { .. }
@@ -162,32 +162,33 @@ fn is_ending(step: &Step) -> bool {
             | Step::DeleteServiceTemplate { .. }
             | Step::DeleteService { .. }
             | Step::RemoveService { .. }
-            | Step::Act { .. }
+            | Step::ActOnVm { .. }
     )
 }
 
-pub async fn connect(one: &OneSite) -> Result<Callers, Trouble> {
-    let lasting = |why: String| Trouble { why, passes: false };
+pub async fn connect(one: &OneSite) -> Result<Clients, CloudError> {
+    let permanent = |why: String| CloudError { why, transient: false };
     let variable = |name: &str| std::env::var(name).ok();
     let (one_auth, home) = (variable("ONE_AUTH"), variable("HOME"));
     let file = session_file(one.auth_file.as_deref(), one_auth.as_deref(), home.as_deref())
-        .map_err(|error| lasting(error.to_string()))?;
+        .map_err(|error| permanent(error.to_string()))?;
     let session = tokio::task::spawn_blocking(move || Session::read(&file)).await;
-    let session = session.map_err(|error| lasting(error.to_string()))?.map_err(|error| lasting(error.to_string()))?;
-    let endpoint = Endpoint::parse(&one.endpoint).map_err(|error| lasting(format!("{}: {error}", one.endpoint)))?;
+    let session =
+        session.map_err(|error| permanent(error.to_string()))?.map_err(|error| permanent(error.to_string()))?;
+    let endpoint = Endpoint::parse(&one.endpoint).map_err(|error| permanent(format!("{}: {error}", one.endpoint)))?;
     let flow = match &one.flow {
-        Some(flow) => Endpoint::parse(flow).map_err(|error| lasting(format!("{flow}: {error}")))?,
+        Some(flow) => Endpoint::parse(flow).map_err(|error| permanent(format!("{flow}: {error}")))?,
         None => Endpoint { port: FLOW_PORT, path: String::new(), ..endpoint.clone() },
     };
     let oned = Oned::new(endpoint, session.clone());
-    let version = FlowVersion::of(&oned.version().await?).map_err(lasting)?;
+    let version = FlowVersion::of(&oned.version().await?).map_err(permanent)?;
     if let Some(zone) = &one.zone
         && let Some(problem) = zone_problem(&oned.zones().await?, zone, oned.endpoint())
     {
-        return Err(lasting(problem));
+        return Err(permanent(problem));
     }
     let flow = OneFlow::new(flow, &session, version);
-    Ok(Callers { oned, flow })
+    Ok(Clients { oned, flow })
 }
 
 /// Reports an endpoint that belongs to another zone than the document names. Zones register the endpoint that their
@@ -203,20 +204,20 @@ pub fn zone_problem(zones: &[Zone], wanted: &str, endpoint: &Endpoint) -> Option
     };
     let other = zones.iter().find(|other| other.id != zone.id && is_here(other)).filter(|_| !is_here(zone))?;
     let (here, there) = (&other.name, &zone.endpoint);
-    Some(format!("{endpoint} is the endpoint of zone {here}, not of zone {wanted}: give that one's, {there}"))
+    Some(format!("{endpoint} is the endpoint of zone {here}, not of zone {wanted}: use {there} instead"))
 }
 
 fn is_own(template: &Template, federation: &Name, site: &Name) -> bool {
     template.text(labels::FEDERATION) == Some(federation.as_str()) && template.text(labels::SITE) == Some(site.as_str())
 }
 
-fn vm_seen(vm: &Vm) -> VmSeen {
+fn vm_view(vm: &Vm) -> VmView {
     let addresses = vm.nics.iter().filter_map(|nic| nic.ip.clone().or_else(|| nic.ip6_global.clone()));
-    VmSeen {
-        id: seen(vm.id),
+    VmView {
+        id: id_of(vm.id),
         life: life(vm.state.number(), vm.lcm_state.number()),
         state: vm.condition(),
-        error: vm.attribute("ERROR").or_else(|| vm.attribute("SCHED_MESSAGE")).map(undated),
+        error: vm.attribute("ERROR").or_else(|| vm.attribute("SCHED_MESSAGE")).map(strip_date),
         attributes: texts(&vm.user_template),
         addresses: addresses.collect(),
         secrets: context_secrets(&vm.template),
@@ -224,7 +225,7 @@ fn vm_seen(vm: &Vm) -> VmSeen {
 }
 
 /// Removes the date that oned prepends to messages of a VM: `Sun Nov 15 07:25:28 2026: `.
-fn undated(message: &str) -> String {
+fn strip_date(message: &str) -> String {
     const DATE_CHARS: usize = 24;
     let dated = message.get(DATE_CHARS..).and_then(|rest| rest.strip_prefix(": "));
     let is_date = message.bytes().take(DATE_CHARS).filter(|byte| *byte == b':').count() == 2;
@@ -239,34 +240,34 @@ fn context_secrets(template: &Template) -> ContextSecrets {
     ContextSecrets { admin_token: said(context::ADMIN_TOKEN), tunnel_key: said(context::TUNNEL_KEY) }
 }
 
-fn image_seen(image: &Image) -> ImageSeen {
-    ImageSeen {
-        id: seen(image.id),
+fn image_view(image: &Image) -> ImageView {
+    ImageView {
+        id: id_of(image.id),
         name: image.name.clone(),
         state: image_state(image.state.number()),
         attributes: texts(&image.template),
     }
 }
 
-fn service_template_seen(template: &KeptTemplate) -> ServiceTemplateSeen {
+fn service_template_view(template: &StoredTemplate) -> ServiceTemplateView {
     let description = template.body.get("description").and_then(|text| text.as_str()).unwrap_or_default();
-    ServiceTemplateSeen { id: seen(template.id), description: description.to_owned() }
+    ServiceTemplateView { id: id_of(template.id), description: description.to_owned() }
 }
 
-/// `None`: it is over.
-fn service_seen(service: &Service) -> Option<ServiceSeen> {
+/// `None` if the service is done.
+fn service_view(service: &Service) -> Option<ServiceView> {
     if service.state == trellis_one::flow::ServiceState::Done {
         return None;
     }
-    let roles = service.roles.iter().map(|role| RoleSeen {
+    let roles = service.roles.iter().map(|role| RoleView {
         name: role.name.clone(),
         cardinality: role.cardinality,
-        vms: role.nodes.iter().map(|node| seen(node.vm_id)).collect(),
+        vms: role.nodes.iter().map(|node| id_of(node.vm_id)).collect(),
     });
-    Some(ServiceSeen {
-        id: seen(service.id),
+    Some(ServiceView {
+        id: id_of(service.id),
         state: service_state(service.state.number()),
-        word: service.state.to_string(),
+        state_name: service.state.to_string(),
         roles: roles.collect(),
         error: service.last_error().map(explain_message),
     })
@@ -277,12 +278,12 @@ fn texts(template: &Template) -> BTreeMap<String, String> {
     keys.filter_map(|key| Some((key.clone(), template.text(key)?.to_owned()))).collect()
 }
 
-/// Numbers of objects are not negative; one that were would belong to nothing.
-fn seen(id: i32) -> u32 {
+/// Object ids are never negative; a negative one maps to an id that is not in use.
+fn id_of(id: i32) -> u32 {
     u32::try_from(id).unwrap_or(u32::MAX)
 }
 
-fn sent(id: u32) -> i32 {
+fn to_id(id: u32) -> i32 {
     i32::try_from(id).unwrap_or(i32::MAX)
 }
 
@@ -298,22 +299,22 @@ mod tests {
             ("Error performing action a: b: c", "Error performing action a: b: c"),
             ("short", "short"),
         ] {
-            assert_eq!(undated(message), expected);
+            assert_eq!(strip_date(message), expected);
         }
     }
 
     #[test]
-    fn a_zone_is_checked_against_the_endpoint_as_far_as_that_can_be_known() {
+    fn the_endpoint_must_belong_to_the_zone() {
         let zone = |id, name: &str, endpoint: &str| Zone { id, name: name.to_owned(), endpoint: endpoint.to_owned() };
         let zones = [zone(0, "main", "http://a.example:2633/RPC2"), zone(1, "edge", "http://b.example:2633/RPC2")];
         let at = |url: &str| Endpoint::parse(url).expect("an endpoint");
         let problem = |wanted, url| zone_problem(&zones, wanted, &at(url));
         assert_eq!(problem("edge", "http://b.example:2633/RPC2"), None);
         assert_eq!(problem("1", "http://b.example:2633/RPC2"), None);
-        assert_eq!(problem("edge", "https://proxy.example/RPC2"), None, "nobody can tell");
-        let wrong = problem("edge", "http://a.example:2633/RPC2").expect("it is the other's");
+        assert_eq!(problem("edge", "https://proxy.example/RPC2"), None, "an unknown endpoint is accepted");
+        let wrong = problem("edge", "http://a.example:2633/RPC2").expect("a problem");
         assert!(wrong.contains("zone main") && wrong.contains("http://b.example:2633/RPC2"), "{wrong}");
-        let missing = problem("nowhere", "http://a.example:2633/RPC2").expect("there is none");
+        let missing = problem("nowhere", "http://a.example:2633/RPC2").expect("a problem");
         assert!(missing.contains("main, edge"), "{missing}");
     }
 }

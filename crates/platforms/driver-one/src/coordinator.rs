@@ -1,5 +1,5 @@
-//! Where the coordinator of a federation is, and whom to trust: told by its VM, written down by the driver of its site, read by
-//! the drivers of all sites. And what nodes join with, which only the coordinator can give.
+//! Addresses and trusted authorities of a federation's coordinator. The driver of its site reads them from the VM and writes
+//! them to a file; the drivers of all sites read the file. Join tokens also come from the coordinator.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use trellis_client::{Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{Security, SuperLink, Target, Timeouts, Trust};
 use trellis_files::private;
 use trellis_one::keys;
 use trellis_plan::ResourceId;
@@ -15,9 +15,9 @@ use trellis_wire::call::CreateJoinToken;
 use trellis_wire::token::Token;
 
 use crate::home::Home;
-use crate::view::VmSeen;
+use crate::view::VmView;
 
-/// A VM may take its time to boot before it joins.
+/// Validity of a join token. A VM may boot slowly before it joins.
 const JOIN_SECONDS: f64 = 6.0 * 3600.0;
 const CONNECT: std::time::Duration = std::time::Duration::from_secs(5);
 const ANSWER: std::time::Duration = std::time::Duration::from_secs(10);
@@ -27,13 +27,13 @@ pub struct Coordinator {
     pub fleet: Option<String>,
     pub control: Option<String>,
     pub http: Option<String>,
-    /// Base64 of the PEM of all authorities to trust.
+    /// Base64 of the PEM of all trusted authorities.
     pub trust: Option<String>,
 }
 
 impl Coordinator {
-    /// `None`: it has not said yet where it is.
-    pub fn of(vm: &VmSeen) -> Option<Coordinator> {
+    /// `None` if the coordinator has not published its addresses yet.
+    pub fn of(vm: &VmView) -> Option<Coordinator> {
         let said = |name: &str| vm.attribute(name).map(str::to_owned);
         Some(Coordinator {
             fleet: Some(said(keys::FL_ENDPOINT)?),
@@ -47,7 +47,7 @@ impl Coordinator {
         private::read_json(&home.coordinator())
     }
 
-    /// For the other drivers, and the authorities for users.
+    /// Writes the file for other drivers, and the authorities for users.
     pub fn write(&self, home: &Home) -> io::Result<()> {
         match self.trust.as_ref().and_then(|text| STANDARD.decode(text).ok()) {
             Some(pem) => private::replace(&home.trust(), &pem)?,
@@ -56,18 +56,18 @@ impl Coordinator {
         private::replace_json(&home.coordinator(), self)
     }
 
-    /// What only this coordinator had goes with it.
+    /// Removes the files of this coordinator.
     pub fn remove(home: &Home) -> io::Result<()> {
         private::remove(&home.coordinator())?;
         private::remove(&home.trust())?;
         private::remove(&home.admin_token())
     }
 
-    /// Asks the SuperLink for something that a node may join with.
+    /// Requests a join token from the SuperLink.
     pub async fn join_token(&self, home: &Home, id: &ResourceId) -> Result<String, String> {
-        let http = self.http.as_deref().ok_or("the coordinator does not say where its HTTP API is")?;
-        let (host, port) = http.rsplit_once(':').ok_or_else(|| format!("{http} is no address"))?;
-        let port = port.parse().map_err(|_| format!("{http} is no address"))?;
+        let http = self.http.as_deref().ok_or("the coordinator does not publish its HTTP API")?;
+        let (host, port) = http.rsplit_once(':').ok_or_else(|| format!("{http} is not an address"))?;
+        let port = port.parse().map_err(|_| format!("{http} is not an address"))?;
         let security = match self.trust {
             None => Security::Plaintext,
             Some(_) => Security::Tls(Trust::bundle(&home.trust()).map_err(|error| error.to_string())?),
@@ -75,10 +75,10 @@ impl Coordinator {
         let token = read_token(&home.admin_token())?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let target = Target { host, port, security, token: Some(token) };
-        let patience = Patience { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+        let timeouts = Timeouts { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
         let call = CreateJoinToken { ttl_s: JOIN_SECONDS, label: id.part.name() };
-        let made = SuperLink::new(target).with_patience(patience).call(&call).await;
-        made.map(|made| made.token).map_err(|error| format!("the SuperLink gives no join token: {error}"))
+        let made = SuperLink::new(target).with_timeouts(timeouts).call(&call).await;
+        made.map(|made| made.token).map_err(|error| format!("the SuperLink issues no join token: {error}"))
     }
 }
 

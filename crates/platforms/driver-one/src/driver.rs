@@ -1,4 +1,4 @@
-//! The driver port on OpenNebula. Whoever opens it finds again what was begun, whatever became of who began it.
+//! The driver port on OpenNebula. A new driver continues what an earlier one started.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,49 +7,50 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinSet;
 use trellis_one::keys::FL_ERROR;
 use trellis_plan::{
-    Action, Call, Capabilities, Desired, Driver, DriverContext, DriverKind, Observation, OpenDriver, OpenError,
-    Outcome, RejectedField, Rendering, ResourceId, TrustElsewhere, Wake,
+    Action, Call, Capabilities, Desired, Driver, DriverContext, DriverKind, DriverRetries, Observation, OpenDriver,
+    OpenError, Outcome, RejectedField, Rendering, ResourceId, TrustElsewhere, Wake,
 };
 use trellis_spec::{Name, OneSite, Site, SiteConfig, SiteFields, SiteKind};
 
 use crate::cloud::Cloud;
 use crate::fleet::Fleet;
+use crate::history::Limits;
 use crate::home;
-use crate::keeper::{self, Pace};
-use crate::memory::Limits;
 use crate::preview::preview;
-use crate::view::VmSeen;
+use crate::reconciler::{self, PollIntervals};
+use crate::view::VmView;
 
-/// The kind of its sites in documents; also its directory below the state directory of the control plane.
+/// Kind of the sites in documents, and the driver's directory in the state directory of the control plane.
 pub const KIND: &str = OneSite::NAME;
 
 #[derive(Clone)]
 pub struct OneSettings {
-    /// Where the drivers of all OpenNebula sites keep things.
+    /// Directory of all OpenNebula sites.
     pub directory: PathBuf,
     pub limits: Limits,
-    pub pace: Pace,
+    pub retries: DriverRetries,
+    pub intervals: PollIntervals,
     pub trust: TrustElsewhere,
     pub wake: Wake,
 }
 
 impl OneSettings {
     pub fn new(directory: PathBuf, wake: Wake) -> OneSettings {
-        let (limits, pace, trust) = (Limits::default(), Pace::default(), Arc::new(|_: &Name| None));
-        OneSettings { directory, limits, pace, trust, wake }
+        let (limits, intervals, trust) = (Limits::default(), PollIntervals::default(), Arc::new(|_: &Name| None));
+        OneSettings { directory, limits, retries: DriverRetries::DEFAULT, intervals, trust, wake }
     }
 }
 
-/// All OpenNebula sites of a control plane. Federations are taken up when they are first asked for, and kept from then on.
+/// All OpenNebula sites of a control plane. A federation is opened by its first call, and stays open.
 pub struct OneSites {
     settings: OneSettings,
     fleets: Mutex<BTreeMap<(Name, Name), Arc<Fleet>>>,
-    /// One for each way in which a site was ever described.
+    /// One for each configuration of a site.
     clouds: Mutex<Vec<Arc<Cloud>>>,
-    keepers: Mutex<JoinSet<()>>,
+    reconcilers: Mutex<JoinSet<()>>,
 }
 
-/// One site as a document has it.
+/// One site of a document.
 pub struct OneDriver {
     sites: Arc<OneSites>,
     site: Name,
@@ -57,10 +58,10 @@ pub struct OneDriver {
 }
 
 impl OneSites {
-    /// Needs a runtime when a site is used.
+    /// Requires a runtime when a site is used.
     pub fn open(settings: OneSettings) -> Arc<OneSites> {
-        let keepers = Mutex::new(JoinSet::new());
-        Arc::new(OneSites { settings, fleets: Mutex::default(), clouds: Mutex::default(), keepers })
+        let reconcilers = Mutex::new(JoinSet::new());
+        Arc::new(OneSites { settings, fleets: Mutex::default(), clouds: Mutex::default(), reconcilers })
     }
 
     pub fn zone(self: &Arc<Self>, site: &Name, one: &OneSite) -> OneDriver {
@@ -83,7 +84,7 @@ impl OneSites {
         let fleet = Fleet::open(&self.settings, federation, site, cloud);
         let fleet = Arc::new(fleet.map_err(|error| error.to_string())?);
         fleets.insert(key, Arc::clone(&fleet));
-        locked(&self.keepers).spawn(keeper::keep(Arc::clone(&fleet)));
+        locked(&self.reconcilers).spawn(reconciler::run(Arc::clone(&fleet)));
         Ok(fleet)
     }
 }
@@ -114,15 +115,15 @@ impl Driver for OneDriver {
                 Ok(fleet) => fleet,
                 Err(why) => return Outcome::Refused { why, retry: true },
             };
-            fleet.move_to(&self.cloud);
+            fleet.set_cloud(&self.cloud);
             let outcome = fleet.apply(action).await;
             outcome.unwrap_or_else(|error| Outcome::Failed { why: error.to_string() })
         })
     }
 
-    fn hear(&self, federation: &Name, _site: &Name, wanted: &[&Desired]) {
+    fn set_desired(&self, federation: &Name, _site: &Name, wanted: &[&Desired]) {
         if let Ok(fleet) = self.fleet(federation) {
-            fleet.move_to(&self.cloud);
+            fleet.set_cloud(&self.cloud);
             fleet.hear(wanted);
         }
     }
@@ -169,7 +170,7 @@ impl DriverKind for OpenNebula {
 
     fn open(&self, context: DriverContext) -> Result<Arc<dyn OpenDriver>, OpenError> {
         let settings = OneSettings::new(context.directory.join(KIND), context.wake);
-        Ok(OneSites::open(OneSettings { trust: context.trust, ..settings }))
+        Ok(OneSites::open(OneSettings { trust: context.trust, retries: context.retries, ..settings }))
     }
 
     fn is_same_connection(&self, one: &SiteConfig, other: &SiteConfig) -> bool {
@@ -180,10 +181,10 @@ impl DriverKind for OpenNebula {
     fn reject(&self, site: &SiteConfig) -> Vec<RejectedField> {
         let zone = zone(site);
         let urls = zone.plain_http().into_iter().filter(|_| !zone.allow_plain_http);
-        let advice = "use https; where the whole network is trusted, add allowPlainHttp: true beside it";
+        let advice = "use https, or add allowPlainHttp: true if the whole network is trusted";
         let rejected = urls.map(|(field, url)| RejectedField {
             field,
-            what: format!("{url} is on another machine, and the credentials could be read on the way"),
+            what: format!("{url} is on another machine, and the credentials would not be encrypted"),
             advice,
         });
         rejected.collect()
@@ -203,11 +204,11 @@ pub fn zone(site: &SiteConfig) -> OneSite {
     site.get().expect("the registry of drivers selects by kind")
 }
 
-fn describe_log(id: &ResourceId, vm: Option<&VmSeen>) -> String {
+fn describe_log(id: &ResourceId, vm: Option<&VmView>) -> String {
     let part = id.part.name();
-    let Some(vm) = vm else { return format!("{part} has no VM at site {}, and so no log", id.site) };
+    let Some(vm) = vm else { return format!("{part} has no VM at site {} and therefore no log", id.site) };
     let address = vm.addresses.first().map_or("ADDRESS", String::as_str);
-    let said = vm.attribute(FL_ERROR).map(|error| format!("; its agent says {error}")).unwrap_or_default();
+    let said = vm.attribute(FL_ERROR).map(|error| format!("; its agent reports {error}")).unwrap_or_default();
     format!(
         "the log of {part} is in VM {} at site {} ({}, {address}): ssh root@{address} journalctl -u 'trellis-*'{said}",
         vm.id, id.site, vm.state
@@ -226,13 +227,13 @@ mod tests {
     #[test]
     fn the_place_of_a_log_names_the_vm_and_what_is_wrong_with_it() {
         let id = testing::id("f/lab/node/cpu-0");
-        assert_eq!(describe_log(&id, None), "cpu-0 has no VM at site lab, and so no log");
+        assert_eq!(describe_log(&id, None), "cpu-0 has no VM at site lab and therefore no log");
         let mut vm = testing::vm(4, &[(FL_ERROR, "port_busy: 9092")]);
         (vm.state, vm.addresses) = ("ACTIVE/RUNNING".to_owned(), vec!["10.0.0.4".to_owned()]);
         assert_eq!(
             describe_log(&id, Some(&vm)),
             "the log of cpu-0 is in VM 4 at site lab (ACTIVE/RUNNING, 10.0.0.4): ssh root@10.0.0.4 journalctl -u \
-             'trellis-*'; its agent says port_busy: 9092"
+             'trellis-*'; its agent reports port_busy: 9092"
         );
     }
 }

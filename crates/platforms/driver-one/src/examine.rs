@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use trellis_one::{Datastore, Endpoint, Error, Image, Quota, User, VirtualNetwork, explain};
 use trellis_spec::SiteConfig;
 
-use crate::cloud::{Callers, connect};
+use crate::cloud::{Clients, connect};
 use crate::driver::zone;
 use crate::render::template::{image_of, is_file};
 use crate::view::{ImageState, Named, image_state, named, unknown};
@@ -55,11 +55,11 @@ impl Finding {
 /// host.
 pub async fn examine(site: &SiteConfig, gate: Option<&str>) -> Vec<Finding> {
     let one = &zone(site);
-    let Callers { oned, flow } = match connect(one).await {
-        Ok(callers) => callers,
-        Err(trouble) => {
-            let fix = "correct endpoint, authFile or zone of the site; the rest is looked at when this works";
-            return vec![Finding::bad("endpoint", trouble.why, fix)];
+    let Clients { oned, flow } = match connect(one).await {
+        Ok(clients) => clients,
+        Err(error) => {
+            let fix = "correct endpoint, authFile or zone of the site; the other checks run after this one succeeds";
+            return vec![Finding::bad("endpoint", error.why, fix)];
         }
     };
     let version = oned.version().await.unwrap_or_default();
@@ -68,7 +68,7 @@ pub async fn examine(site: &SiteConfig, gate: Option<&str>) -> Vec<Finding> {
     let (networks, images, datastores) = tokio::join!(oned.networks(), oned.images(), oned.datastores());
     findings.push(services.map_or_else(
         |error| asked("oneflow", &error),
-        |services| Finding::good("oneflow", format!("{}: {} services are seen", flow.endpoint(), services.len())),
+        |services| Finding::good("oneflow", format!("{}: {} services are visible", flow.endpoint(), services.len())),
     ));
     match user {
         Ok(user) => findings.extend([judge_user(&user), judge_quotas(&user.vm_quotas)]),
@@ -91,14 +91,14 @@ pub async fn examine(site: &SiteConfig, gate: Option<&str>) -> Vec<Finding> {
 }
 
 fn asked(name: &'static str, error: &Error) -> Finding {
-    Finding::bad(name, explain(error), "see above; then look again")
+    Finding::bad(name, explain(error), "solve the problem above, then run the check again")
 }
 
 fn judge_user(user: &User) -> Finding {
     let found = format!("{} of group {}", user.name, user.group);
     match user.group == ADMINISTRATORS {
         true => {
-            let fix = "use an ordinary user: no call needs the rights of an administrator, and its file is a secret";
+            let fix = "use an ordinary user: no call needs administrator rights, and the file contains a secret";
             Finding::doubtful("user", found, fix)
         }
         false => Finding::good("user", found),
@@ -108,11 +108,11 @@ fn judge_user(user: &User) -> Finding {
 fn judge_quotas(quotas: &[Quota]) -> Finding {
     let words: Vec<String> = quotas.iter().map(|q| format!("{} {} of {}", q.metric, q.used, q.limit)).collect();
     if quotas.iter().any(|quota| quota.used >= quota.limit) {
-        let fix = "ask the administrator for more (`oneuser quota`), or take away what is not needed";
+        let fix = "ask the administrator for more (`oneuser quota`), or delete unused objects";
         return Finding::bad("quota", words.join(", "), fix);
     }
     match words.is_empty() {
-        true => Finding::good("quota", "the user has none of its own; its group may have"),
+        true => Finding::good("quota", "the user has no quota; its group may have one"),
         false => Finding::good("quota", words.join(", ")),
     }
 }
@@ -121,7 +121,7 @@ fn judge_network(wanted: &str, networks: &[VirtualNetwork]) -> Finding {
     let all: Vec<Named> =
         networks.iter().map(|one| Named { id: one.id.unsigned_abs(), name: one.name.clone() }).collect();
     let Some(id) = named(&all, wanted) else {
-        let fix = "name another network, or let the user use it (`onevnet chmod ID 604`, `oneacl create`)";
+        let fix = "configure another network, or grant the user access (`onevnet chmod ID 604`, `oneacl create`)";
         return Finding::bad("network", unknown("network", wanted, &all), fix);
     };
     let free = networks.iter().find(|one| one.id.unsigned_abs() == id).and_then(VirtualNetwork::free_leases);
@@ -138,17 +138,17 @@ fn judge_network(wanted: &str, networks: &[VirtualNetwork]) -> Finding {
 
 fn judge_image(name: &'static str, wanted: &str, images: &[Image]) -> Finding {
     if is_file(wanted) {
-        return Finding::good(name, format!("{wanted} is uploaded when it is needed"));
+        return Finding::good(name, format!("{wanted} will be uploaded"));
     }
     let number = wanted.parse::<i32>().ok();
     let Some(image) = images.iter().find(|image| image.name == wanted || Some(image.id) == number) else {
-        let fix = "build and upload it (`trellis image build`), name another, or let the user use it (`oneimage chmod ID 604`)";
+        let fix = "build and upload it (`trellis image build`), configure another, or grant the user access (`oneimage chmod ID 604`)";
         return Finding::bad(name, format!("there is no image {wanted} that this user may use"), fix);
     };
     let found = format!("{wanted}, image {}, {} MB", image.id, image.size_mb);
     match image_state(image.state.number()) {
         ImageState::Usable => Finding::good(name, found),
-        ImageState::Waits => Finding::doubtful(name, format!("{found}: {}", image.state), "wait until it is READY"),
+        ImageState::Waiting => Finding::doubtful(name, format!("{found}: {}", image.state), "wait until it is READY"),
         ImageState::Failed => Finding::bad(name, format!("{found}: {}", image.state), "delete it and upload it again"),
     }
 }
@@ -157,10 +157,10 @@ fn judge_datastore(wanted: Option<&str>, datastores: &[Datastore]) -> Finding {
     let all: Vec<Named> =
         datastores.iter().map(|one| Named { id: one.id.unsigned_abs(), name: one.name.clone() }).collect();
     match wanted {
-        None => Finding::good("datastore", "the default one, for the coordinator's state"),
+        None => Finding::good("datastore", "the default datastore, for the coordinator's state"),
         Some(wanted) if named(&all, wanted).is_some() => Finding::good("datastore", wanted),
         Some(wanted) => {
-            let fix = "name another datastore of images, or let the user use it (`onedatastore chmod ID 604`)";
+            let fix = "configure another image datastore, or grant the user access (`onedatastore chmod ID 604`)";
             Finding::bad("datastore", unknown("datastore", wanted, &all), fix)
         }
     }
@@ -170,15 +170,16 @@ fn judge_datastore(wanted: Option<&str>, datastores: &[Datastore]) -> Finding {
 async fn look_at_gate(gate: Option<&str>, oned: &Endpoint) -> Finding {
     let endpoint = match gate.map(Endpoint::parse) {
         Some(Ok(endpoint)) => endpoint,
-        Some(Err(error)) => return Finding::bad("onegate", error.to_string(), "give it as http://host:5030"),
+        Some(Err(error)) => return Finding::bad("onegate", error.to_string(), "use the form http://host:5030"),
         None => Endpoint { tls: false, port: GATE_PORT, path: String::new(), ..oned.clone() },
     };
     let reached = tokio::time::timeout(GATE_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.port))).await;
     match reached {
-        Ok(Ok(_)) => Finding::good("onegate", format!("{endpoint} takes connections from here")),
+        Ok(Ok(_)) => Finding::good("onegate", format!("{endpoint} accepts connections")),
         _ => {
-            let fix = "VMs need ONEGATE_ENDPOINT of oned.conf: try it from a VM (curl $ONEGATE_ENDPOINT), or name it with --onegate";
-            Finding::doubtful("onegate", format!("{endpoint} cannot be reached from here"), fix)
+            let fix =
+                "VMs need ONEGATE_ENDPOINT of oned.conf: test it in a VM (curl $ONEGATE_ENDPOINT), or pass --onegate";
+            Finding::doubtful("onegate", format!("{endpoint} cannot be reached from this machine"), fix)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Where the driver keeps things: `<directory>/<federation>/` is the federation's, shared by the drivers of all its sites;
-//! `<site>/` below it is one driver's own.
+//! Files of the driver: `<directory>/<federation>/` is shared by the drivers of all sites of the federation; `<site>/` below
+//! it belongs to one driver.
 
 use std::path::{Path, PathBuf};
 
@@ -26,17 +26,17 @@ pub struct Home {
 impl Home {
     pub fn new(directory: &Path, federation: &Name, site: &Name) -> Home {
         let federation = directory.join(federation.as_str());
-        // Apart from the federation's own files, whatever the site is called.
+        // In a directory of its own, so that no site name collides with a file.
         let site = federation.join("sites").join(site.as_str());
         Home { federation, site }
     }
 
-    /// Where the coordinator is reached and whom to trust: written by the driver of its site, read by the others.
+    /// Addresses and authorities of the coordinator: written by the driver of its site, read by the others.
     pub fn coordinator(&self) -> PathBuf {
         self.federation.join("coordinator.json")
     }
 
-    /// The same authorities as a file, for users.
+    /// The same authorities as a file for users.
     pub fn trust(&self) -> PathBuf {
         self.federation.join(TRUST)
     }
@@ -45,7 +45,7 @@ impl Home {
         self.federation.join(ADMIN_TOKEN)
     }
 
-    /// Private keys of the tunnels of all sites: each side needs the other's public one.
+    /// Private keys of the tunnels of all sites. Each side needs the public keys of the others.
     pub fn tunnel_key(&self, site: &Name) -> PathBuf {
         self.federation.join("tunnels").join(format!("{site}.key"))
     }
@@ -71,7 +71,7 @@ impl Home {
     }
 
     pub fn record(&self, id: &ResourceId) -> PathBuf {
-        // A pool may be called `coordinator`; its nodes have a number.
+        // A pool may be named `coordinator`; its nodes have a number.
         self.records().join(format!("{}.json", id.part.name()))
     }
 }

@@ -1,10 +1,11 @@
-//! What is to be done next so that the cloud becomes what the records say. Pure: each step may be repeated, and each is found
-//! done by the next look, so that an answer that was lost costs nothing.
+//! Selects the next steps from the records and an observation. Pure. Each step is idempotent, and the next observation shows
+//! its result, so a lost response does no harm.
 //!
-//! Which VM goes is never left to OneFlow, which would take the oldest: VMs are terminated one by one, and OneFlow notices.
+//! The driver terminates VMs one by one, because OneFlow would remove the oldest VM of a role. OneFlow adjusts its
+//! cardinality.
 
-mod crew;
-mod ground;
+mod placement;
+mod records;
 mod service;
 mod structure;
 mod teardown;
@@ -13,48 +14,49 @@ use std::collections::BTreeMap;
 
 use trellis_one::flow::{RoleTemplate, ServiceTemplate};
 use trellis_one::{Template, VmAction};
-use trellis_plan::{Millis, PoolRules, ResourceId};
+use trellis_plan::{Millis, PoolRules, ResourceId, RetryBudget};
 use trellis_spec::{Name, OneSite};
 
-use crate::memory::{Limits, Memory};
+use crate::history::{History, Limits};
 use crate::record::Record;
 use crate::secrets::Secrets;
-use crate::view::{ServiceSeen, ServiceState, View};
+use crate::view::{ServiceState, ServiceView, View};
 
-pub use crew::lacks_token;
-pub use ground::{Heard, settle};
+pub use placement::lacks_token;
+pub use records::{Document, update_records};
 
-/// Everything that the next steps follow from.
+/// Inputs of the decision.
 #[derive(Clone, Copy)]
-pub struct Ground<'a> {
+pub struct Situation<'a> {
     pub federation: &'a Name,
     pub site: &'a Name,
     pub one: &'a OneSite,
     pub records: &'a BTreeMap<ResourceId, Record>,
     pub view: &'a View,
-    pub memory: &'a Memory,
+    pub history: &'a History,
     pub limits: &'a Limits,
+    pub recovery: &'a RetryBudget,
     pub secrets: &'a Secrets,
-    /// Base64 of the PEM of the authorities that nodes trust, as far as is known.
+    /// Base64 of the PEM of the authorities that nodes trust, if it is known.
     pub trust: Option<&'a str>,
-    /// Pools whose size OneFlow decides.
+    /// Pools that OneFlow scales.
     pub elastic: &'a BTreeMap<Name, PoolRules>,
     /// Desired state of the document at this site; `None` until a controller sends it.
-    pub heard: Option<&'a Heard>,
+    pub document: Option<&'a Document>,
     pub now_ms: Millis,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)]
 pub enum Step {
-    MakeImage {
+    CreateImage {
         template: Template,
         datastore: Option<u32>,
     },
     DeleteImage {
         image: u32,
     },
-    MakeTemplate {
+    CreateTemplate {
         template: Template,
     },
     UpdateTemplate {
@@ -64,7 +66,7 @@ pub enum Step {
     DeleteTemplate {
         id: u32,
     },
-    MakeServiceTemplate {
+    CreateServiceTemplate {
         plan: ServiceTemplate,
     },
     UpdateServiceTemplate {
@@ -74,7 +76,7 @@ pub enum Step {
     DeleteServiceTemplate {
         id: u32,
     },
-    /// With so many VMs in each role.
+    /// With the number of VMs of each role.
     Instantiate {
         template: u32,
         plan: ServiceTemplate,
@@ -94,61 +96,61 @@ pub enum Step {
     DeleteService {
         service: u32,
     },
-    /// Takes it away in whatever state it is, with its VMs.
+    /// Removes the service in any state, with its VMs.
     RemoveService {
         service: u32,
     },
-    /// Template of a VM's user template.
-    Tell {
+    /// Attributes of a VM's user template.
+    UpdateVm {
         vm: u32,
         attributes: BTreeMap<String, String>,
     },
-    Act {
+    ActOnVm {
         vm: u32,
         action: VmAction,
     },
 }
 
 impl Step {
-    /// For the log: without what it carries, which may be secret.
-    pub fn word(&self) -> String {
+    /// Description for the log, without contents that may be secret.
+    pub fn describe(&self) -> String {
         match self {
-            Step::MakeImage { template, .. } => format!("makes image {}", template.text("NAME").unwrap_or_default()),
-            Step::DeleteImage { image } => format!("deletes image {image}"),
-            Step::MakeTemplate { template } => {
-                format!("makes VM template {}", template.text("NAME").unwrap_or_default())
+            Step::CreateImage { template, .. } => format!("create image {}", template.text("NAME").unwrap_or_default()),
+            Step::DeleteImage { image } => format!("delete image {image}"),
+            Step::CreateTemplate { template } => {
+                format!("create VM template {}", template.text("NAME").unwrap_or_default())
             }
-            Step::UpdateTemplate { id, .. } => format!("updates VM template {id}"),
-            Step::DeleteTemplate { id } => format!("deletes VM template {id}"),
-            Step::MakeServiceTemplate { plan } => format!("makes service template {}", plan.name),
-            Step::UpdateServiceTemplate { id, .. } => format!("updates service template {id}"),
-            Step::DeleteServiceTemplate { id } => format!("deletes service template {id}"),
-            Step::Instantiate { plan, .. } => format!("makes service {}", plan.name),
-            Step::AddRole { service, role } => format!("adds role {} to service {service}", role.name),
+            Step::UpdateTemplate { id, .. } => format!("update VM template {id}"),
+            Step::DeleteTemplate { id } => format!("delete VM template {id}"),
+            Step::CreateServiceTemplate { plan } => format!("create service template {}", plan.name),
+            Step::UpdateServiceTemplate { id, .. } => format!("update service template {id}"),
+            Step::DeleteServiceTemplate { id } => format!("delete service template {id}"),
+            Step::Instantiate { plan, .. } => format!("create service {}", plan.name),
+            Step::AddRole { service, role } => format!("add role {} to service {service}", role.name),
             Step::Scale { service, role, cardinality } => {
-                format!("scales role {role} of service {service} to {cardinality}")
+                format!("scale role {role} of service {service} to {cardinality}")
             }
-            Step::RecoverService { service } => format!("recovers service {service}"),
-            Step::DeleteService { service } => format!("deletes service {service}"),
-            Step::RemoveService { service } => format!("removes service {service}"),
-            Step::Tell { vm, attributes } => {
+            Step::RecoverService { service } => format!("recover service {service}"),
+            Step::DeleteService { service } => format!("delete service {service}"),
+            Step::RemoveService { service } => format!("remove service {service}"),
+            Step::UpdateVm { vm, attributes } => {
                 let names: Vec<&str> = attributes.keys().map(String::as_str).collect();
-                format!("tells VM {vm} its {}", names.join(", "))
+                format!("update VM {vm}: {}", names.join(", "))
             }
-            Step::Act { vm, action } => format!("{} of VM {vm}", action.name()),
+            Step::ActOnVm { vm, action } => format!("{} VM {vm}", action.name()),
         }
     }
 }
 
 impl Step {
     /// Whether the step creates something that parts without a VM wait for.
-    pub fn makes(&self) -> bool {
+    pub fn creates(&self) -> bool {
         matches!(
             self,
-            Step::MakeImage { .. }
-                | Step::MakeTemplate { .. }
+            Step::CreateImage { .. }
+                | Step::CreateTemplate { .. }
                 | Step::UpdateTemplate { .. }
-                | Step::MakeServiceTemplate { .. }
+                | Step::CreateServiceTemplate { .. }
                 | Step::UpdateServiceTemplate { .. }
                 | Step::Instantiate { .. }
                 | Step::AddRole { .. }
@@ -161,45 +163,46 @@ impl Step {
 pub struct Next {
     pub steps: Vec<Step>,
     /// Errors that a retry does not resolve: the document or the site must change.
-    pub troubles: Vec<String>,
+    pub blockers: Vec<String>,
     /// Error after the last allowed retry. A restart or replace order resets the count.
-    pub gave_up: Option<String>,
+    pub exhausted: Option<String>,
 }
 
-/// What to do now. Nothing: all is as it should be, or is waited for.
-pub fn next(ground: &Ground<'_>) -> Next {
+/// Selects the next steps. Without steps, the desired state is reached or the driver waits.
+pub fn next(situation: &Situation<'_>) -> Next {
     let mut next = Next::default();
-    if !ground.records.values().any(Record::is_wanted) {
-        if !ground.records.is_empty() {
-            teardown::all(ground, &mut next);
+    if !situation.records.values().any(Record::is_wanted) {
+        if !situation.records.is_empty() {
+            teardown::all(situation, &mut next);
         }
         return next;
     }
-    let crew = crew::Crew::muster(ground);
-    crew.tell(&mut next);
-    if !ground.knows_all() {
+    let placement = placement::Placement::new(situation);
+    placement.update_vms(&mut next);
+    if !situation.knows_all() {
         return next;
     }
-    crew.dismiss(&mut next);
-    structure::build(ground, &crew, &mut next);
-    teardown::state_disk(ground, &mut next);
+    placement.terminate_surplus(&mut next);
+    structure::build(situation, &placement, &mut next);
+    teardown::state_disk(situation, &mut next);
     next
 }
 
-impl Ground<'_> {
-    /// OneFlow would take the end of a VM for a failure while it is about something.
+impl Situation<'_> {
+    /// While a service is in transition, OneFlow treats the end of a VM as a failure.
     fn is_calm(&self) -> bool {
         !self.view.services.iter().any(|service| self.is_busy(service))
     }
 
     /// The service creates or removes VMs, and is not stuck.
-    fn is_busy(&self, service: &ServiceSeen) -> bool {
-        service.state == ServiceState::Turns && self.memory.lasts_ms(service.id, self.now_ms) < self.limits.stuck_ms
+    fn is_busy(&self, service: &ServiceView) -> bool {
+        service.state == ServiceState::Changing
+            && self.history.state_age_ms(service.id, self.now_ms) < self.limits.stuck_ms
     }
 
     /// VMs without a record must not change before the desired state of the document is known.
     fn knows_all(&self) -> bool {
-        self.heard.is_some() || self.records.values().all(|record| !record.is_wanted() || record.desired.is_some())
+        self.document.is_some() || self.records.values().all(|record| !record.is_wanted() || record.desired.is_some())
     }
 }
 

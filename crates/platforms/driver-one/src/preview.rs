@@ -1,4 +1,4 @@
-//! What would be sent for wishes, as people read it: names where numbers are not known yet, and no secrets.
+//! Preview of the requests for a desired state: names instead of unknown ids, without secrets.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use trellis_one::flow::{FlowVersion, ServiceTemplate};
 use trellis_plan::{Desired, Rendering, Spec};
 use trellis_spec::{Name, OneSite, Persistence};
 
-use crate::render::service::{self, Crewed};
+use crate::render::service::{self, RoleSpec};
 use crate::render::template::{Material, Place, Thing, image_of, vm_template};
 use crate::render::{GATEWAY, RoleOf, SUPERLINK, SUPERNODE, context, state_disk_name};
 use crate::secrets::{OwnCertificate, Secrets, TunnelKeys};
 
 const HIDDEN: &str = "(hidden)";
 
-/// VM templates of all roles, and the service template as OpenNebula 7 takes it.
+/// VM templates of all roles, and the service template in the format of OpenNebula 7.
 pub fn preview(one: &OneSite, federation: &Name, site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
     let (templates, service) = rendered(one, federation, site, wanted);
     let mut renderings = templates;
@@ -63,8 +63,8 @@ pub fn rendered(
             _ => None,
         };
         let count = u32::try_from(parts.len().max(1)).unwrap_or(u32::MAX);
-        let crewed = Crewed { of, name: &name, template: 0, count, rules };
-        roles.push(service::role(federation, site, &crewed, superlink));
+        let role_spec = RoleSpec { of, name: &name, template: 0, count, rules };
+        roles.push(service::role(federation, site, &role_spec, superlink));
     }
     (templates, service::service(federation, site, roles))
 }
@@ -96,7 +96,7 @@ mod tests {
             std::fs::write(&path, text).expect("the golden is written");
         }
         let golden = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(text, golden, "{} differs; UPDATE_GOLDENS=1 writes it anew", path.display());
+        assert_eq!(text, golden, "{} differs; UPDATE_GOLDENS=1 updates it", path.display());
     }
 
     fn wanted() -> Vec<Desired> {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_secret_is_shown_and_nothing_is_rendered_for_nothing() {
+    fn previews_contain_no_secrets_and_may_be_empty() {
         let (federation, site) = (testing::name("f"), testing::name("lab"));
         assert_eq!(preview(&testing::site(), &federation, &site, &[]), Vec::new());
         let shown = preview(&testing::site(), &federation, &site, &wanted());

@@ -1,5 +1,5 @@
-//! What is kept of a part, on disk before anything is done: whoever opens the driver next knows what was begun. Which VM is
-//! which part is said by the mark on the VM; the record only remembers that it was seen.
+//! Durable record of a part, written before the driver acts on it. The mark on a VM is the source for the assignment of VMs
+//! to parts; the record only caches it.
 
 use serde::{Deserialize, Serialize};
 use trellis_one::keys;
@@ -7,66 +7,67 @@ use trellis_plan::{Action, Desired, Generation, Millis, Order, Outcome, Resource
 
 use crate::render::context::JOIN_TOKEN;
 use crate::render::{labels, shape};
-use crate::view::VmSeen;
+use crate::view::VmView;
 
-/// Of the form of a record. A later one is not understood, and its part is unknown.
+/// Format version of a record. A part with a record of a later version is unknown.
 pub const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub version: u32,
     pub id: ResourceId,
-    /// `None`: its VM was found, and nobody knows what it was to be.
+    /// `None` if the VM was found without a record.
     pub desired: Option<Desired>,
-    /// Of what was found.
+    /// Generation of a VM that was found.
     pub found: Option<Generation>,
     /// Shape label of the VM that was found without a record.
     #[serde(default)]
     pub found_shape: Option<String>,
-    /// The latest that was carried out.
+    /// The last order that was accepted.
     pub order: Order,
-    pub wish: Wish,
-    /// Another number for each time that it was to be started.
+    #[serde(rename = "wish")]
+    pub target: Target,
+    /// Changes with each requested start.
     pub instance: u64,
     pub since_ms: Millis,
-    /// Its VM, once the mark was seen on it.
+    /// The VM of the part, once its mark was observed.
     pub vm: Option<u32>,
-    /// VMs that were its own, and must go.
+    /// Former VMs of the part, which must be terminated.
     pub abandoned: Vec<u32>,
-    /// How often it was to be started again, and what the agent called the instance that shall end, if it said.
+    /// A requested restart that is not complete.
     pub restart: Option<Restart>,
     pub draining: bool,
-    /// What the node joins with, where only known nodes take part.
+    /// Join token of the node, if the federation requires enrolment.
     pub join_token: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
-    /// What the agent called the instance that shall end.
+    /// Instance to restart, as reported by the agent.
     pub instance: Option<String>,
-    /// The VM itself does not run, and was not resumed or retried yet.
+    /// The VM is off, and was not resumed yet.
     pub machine: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wish {
+pub enum Target {
     Running,
     Gone,
 }
 
-/// What an agent said of itself when somebody asked for a restart.
+/// State of the agent and its VM at a restart order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct AgentState {
     pub instance: Option<String>,
     pub runs: bool,
     /// The VM is gone or failed: its owner can only replace it.
     pub lost: bool,
 }
 
-/// What an order makes of a record.
+/// Result of an order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Turn {
+pub struct Applied {
     pub record: Record,
     pub outcome: Outcome,
 }
@@ -80,7 +81,7 @@ impl Record {
             found: None,
             found_shape: None,
             order,
-            wish: Wish::Running,
+            target: Target::Running,
             instance: now_ms,
             since_ms: now_ms,
             vm: None,
@@ -92,30 +93,32 @@ impl Record {
     }
 
     /// Record of a VM with our label but without a record. The VM's assignment is the only source.
-    pub fn found(id: ResourceId, vm: &VmSeen, now_ms: Millis) -> Record {
-        let told = vm.assignment();
+    pub fn found(id: ResourceId, vm: &VmView, now_ms: Millis) -> Record {
+        let agent_state = vm.assignment();
         Record {
             version: VERSION,
             id,
             desired: None,
-            found: told.as_ref().and_then(|told| Generation::try_from(told.generation.clone()).ok()),
+            found: agent_state
+                .as_ref()
+                .and_then(|agent_state| Generation::try_from(agent_state.generation.clone()).ok()),
             found_shape: vm.attribute(labels::SHAPE).map(str::to_owned),
             order: Order::default(),
-            wish: Wish::Running,
+            target: Target::Running,
             instance: now_ms,
             since_ms: now_ms,
             vm: Some(vm.id),
             abandoned: Vec::new(),
             restart: None,
             draining: vm.says(keys::TRELLIS_DRAIN, "YES"),
-            join_token: told.and_then(|told| told.settings.get(JOIN_TOKEN).cloned()),
+            join_token: agent_state.and_then(|agent_state| agent_state.settings.get(JOIN_TOKEN).cloned()),
         }
     }
 
     /// Adopts the desired state of the document if the VM runs the same generation.
-    pub fn adopt(&mut self, heard: &Desired) {
-        if self.desired.is_none() && self.found == Some(heard.generation) {
-            self.desired = Some(heard.clone());
+    pub fn adopt(&mut self, document: &Desired) {
+        if self.desired.is_none() && self.found == Some(document.generation) {
+            self.desired = Some(document.clone());
             self.found = None;
         }
     }
@@ -125,53 +128,53 @@ impl Record {
     }
 
     pub fn is_wanted(&self) -> bool {
-        self.wish == Wish::Running
+        self.target == Target::Running
     }
 
-    /// Takes an order for a part that is there. `Err`: it is refused, and nothing changes.
-    pub fn apply(&self, action: &Action, told: &Told, now_ms: Millis) -> Result<Turn, Outcome> {
+    /// Applies an order to an existing part. `Err` if the order is refused.
+    pub fn apply(&self, action: &Action, agent_state: &AgentState, now_ms: Millis) -> Result<Applied, Outcome> {
         if let Some(refused) = action.order.too_late(&self.order) {
             return Err(refused);
         }
-        let gone = self.wish == Wish::Gone;
+        let gone = self.target == Target::Gone;
         let order = action.order;
         match &action.verb {
             Verb::Delete { .. } => {
                 let since_ms = if gone { self.since_ms } else { now_ms };
-                Ok(started(Record { wish: Wish::Gone, order, since_ms, ..self.clone() }))
+                Ok(started(Record { target: Target::Gone, order, since_ms, ..self.clone() }))
             }
-            _ if gone => Err(refused("it still stops")),
+            _ if gone => Err(refused("the part is still stopping")),
             Verb::Create(desired) if self.generation() != Some(desired.generation) => {
-                Err(refused("another generation is there"))
+                Err(refused("the part has another generation"))
             }
             Verb::Create(desired) => Ok(self.known(desired, order)),
             Verb::Replace(desired) if self.generation() == Some(desired.generation) => Ok(self.known(desired, order)),
             Verb::Replace(desired) => Ok(started(self.replaced(desired, order, now_ms))),
             Verb::Restart { instance, .. } if self.instance != *instance => Ok(self.nothing(order)),
             Verb::Restart { generation, .. } if self.generation() != Some(*generation) => {
-                Err(refused("another generation is there"))
+                Err(refused("the part has another generation"))
             }
-            Verb::Restart { .. } => Ok(started(self.restarted(told, order, now_ms))),
+            Verb::Restart { .. } => Ok(started(self.restarted(agent_state, order, now_ms))),
             Verb::Drain { .. } if self.id.node_key().is_none() => {
-                Err(Outcome::Refused { why: "a coordinator has no work of its own to finish".to_owned(), retry: false })
+                Err(Outcome::Refused { why: "a coordinator cannot be drained".to_owned(), retry: false })
             }
-            Verb::Drain { .. } if self.vm.is_none() => Err(refused("it has not started yet")),
+            Verb::Drain { .. } if self.vm.is_none() => Err(refused("the part has not started yet")),
             Verb::Drain { .. } => Ok(started(Record { draining: true, order, ..self.clone() })),
         }
     }
 
-    /// It is as it was asked to be, or on its way; what was found is known from now on.
-    fn known(&self, desired: &Desired, order: Order) -> Turn {
+    /// The part has the desired state, or is about to. A record that was found adopts the document's state.
+    fn known(&self, desired: &Desired, order: Order) -> Applied {
         let record = Record { desired: Some(desired.clone()), found: None, ..self.clone() };
         record.nothing(order)
     }
 
-    fn nothing(&self, order: Order) -> Turn {
+    fn nothing(&self, order: Order) -> Applied {
         let outcome = if self.vm.is_some() { Outcome::Done } else { Outcome::Started };
-        Turn { record: Record { order, ..self.clone() }, outcome }
+        Applied { record: Record { order, ..self.clone() }, outcome }
     }
 
-    /// Another thing to run: in the same VM if that can hold it.
+    /// Replaces the desired state, in the same VM if its shape fits.
     fn replaced(&self, desired: &Desired, order: Order, now_ms: Millis) -> Record {
         let old_shape = self.desired.as_ref().map(|old| shape(&old.spec)).or_else(|| self.found_shape.clone());
         let same = old_shape == Some(shape(&desired.spec));
@@ -185,12 +188,14 @@ impl Record {
         record
     }
 
-    fn restarted(&self, told: &Told, order: Order, now_ms: Millis) -> Record {
+    fn restarted(&self, agent_state: &AgentState, order: Order, now_ms: Millis) -> Record {
         let mut record = self.again(order, now_ms);
         record.draining = false;
-        match (self.vm, told) {
-            (_, Told { lost: true, .. }) => record.leave(),
-            (Some(_), told) => record.restart = Some(Restart { instance: told.instance.clone(), machine: !told.runs }),
+        match (self.vm, agent_state) {
+            (_, AgentState { lost: true, .. }) => record.leave(),
+            (Some(_), agent_state) => {
+                record.restart = Some(Restart { instance: agent_state.instance.clone(), machine: !agent_state.runs })
+            }
             (None, _) => {}
         }
         record
@@ -201,16 +206,16 @@ impl Record {
         Record { order, instance, since_ms: now_ms, restart: None, ..self.clone() }
     }
 
-    /// Its VM is its own no longer.
+    /// Abandons the VM.
     fn leave(&mut self) {
         self.abandoned.extend(self.vm.take());
-        // It was used.
+        // The VM used its token.
         self.join_token = None;
     }
 }
 
-fn started(record: Record) -> Turn {
-    Turn { record, outcome: Outcome::Started }
+fn started(record: Record) -> Applied {
+    Applied { record, outcome: Outcome::Started }
 }
 
 fn refused(why: &str) -> Outcome {

@@ -1,5 +1,5 @@
-//! What is sent to the cloud for a federation at a site: templates of VMs, images and services, contexts, assignments. Pure:
-//! the same wishes are the same texts, so that a text that differs is a wish that changed.
+//! Requests to the cloud for a federation at a site: templates of VMs, images and services, contexts, assignments. Pure:
+//! equal inputs give equal texts, so a changed text means a changed desired state.
 
 pub mod context;
 pub mod service;
@@ -10,19 +10,19 @@ use trellis_digest::fnv1a;
 use trellis_plan::{NodeKey, Spec};
 use trellis_spec::Name;
 
-/// Labels of everything that is ours in a cloud: by them it is found again, without a disk.
+/// Labels of our objects in a cloud. They identify the objects without local state.
 pub mod labels {
     pub use trellis_one::keys::TRELLIS_FEDERATION as FEDERATION;
 
     pub const SITE: &str = "TRELLIS_SITE";
     pub const ROLE: &str = "TRELLIS_ROLE";
-    /// Of a node's role: the pool.
+    /// Pool of a node's role.
     pub const POOL: &str = "TRELLIS_POOL";
-    /// Of the VMs that a template makes: what cannot be changed while they run.
+    /// Shape of the VMs of a template: properties that cannot change while they run.
     pub const SHAPE: &str = "TRELLIS_SHAPE";
-    /// Of the rest of the text in which it stands.
+    /// Digest of the rest of the text.
     pub const DIGEST: &str = "TRELLIS_DIGEST";
-    /// Of an image: `state`, or `upload`.
+    /// Purpose of an image: `state`, or `upload`.
     pub const PURPOSE: &str = "TRELLIS_PURPOSE";
 }
 
@@ -30,12 +30,12 @@ pub const SUPERLINK: &str = "superlink";
 pub const SUPERNODE: &str = "supernode";
 pub const GATEWAY: &str = "gateway";
 
-/// OpenNebula crops what is longer than 128 together, of a service and of a VM template.
+/// OpenNebula truncates names longer than 128, of a service and a VM template together.
 const SERVICE_NAME_CHARS: usize = 56;
 const TEMPLATE_NAME_CHARS: usize = 64;
 const IMAGE_NAME_CHARS: usize = 96;
 
-/// Which VMs of a service are alike.
+/// A group of equal VMs of a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RoleOf {
     SuperLink,
@@ -48,7 +48,7 @@ impl RoleOf {
         key.map_or(RoleOf::SuperLink, |key| RoleOf::Pool(key.pool.clone()))
     }
 
-    /// The name of a pool's role where it is not the only one.
+    /// Role of a pool if it is not the only one.
     pub fn long_name(pool: &Name) -> String {
         format!("{SUPERNODE}_{}", pool.as_str().replace('-', "_"))
     }
@@ -66,13 +66,13 @@ pub fn state_disk_name(federation: &Name, site: &Name) -> String {
     bounded(&format!("trellis-{federation}-{site}-state"), IMAGE_NAME_CHARS)
 }
 
-/// The name of an image that is uploaded: another file is another image.
+/// Name of an uploaded image. It contains a digest of the path.
 pub fn upload_name(federation: &Name, site: &Name, file: &str) -> String {
     let digest = fnv1a(file.as_bytes());
     bounded(&format!("trellis-{federation}-{site}-{digest:016x}"), IMAGE_NAME_CHARS)
 }
 
-/// A long name ends in a hash of all of it, so that two of them stay two.
+/// Shortens a name with a digest, so that different names stay different.
 fn bounded(name: &str, most: usize) -> String {
     const HASH_CHARS: usize = 9;
     if name.len() <= most {
@@ -82,7 +82,7 @@ fn bounded(name: &str, most: usize) -> String {
     format!("{}-{short:08x}", &name[..most - HASH_CHARS])
 }
 
-/// What cannot be changed while a VM runs: its image, its size, its GPUs. Another shape is another VM.
+/// Properties that require a new VM: image, size, GPUs.
 pub fn shape(spec: &Spec) -> String {
     let text = match spec {
         Spec::Coordinator(spec) => serde_json::to_vec(&(&spec.image, &spec.resources, &spec.persistence)),
@@ -91,7 +91,7 @@ pub fn shape(spec: &Spec) -> String {
             serde_json::to_vec(&(&spec.image, &spec.resources, gpu, spec.framework))
         }
     };
-    let text = text.expect("a shape has no keys, so it always has a JSON form");
+    let text = text.expect("a shape without keys is valid JSON");
     format!("{:016x}", fnv1a(&text))
 }
 

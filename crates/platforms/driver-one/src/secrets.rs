@@ -1,5 +1,5 @@
-//! What the driver makes up itself, and only some VMs may know: the token of the first administrator, keys of tunnels. And
-//! the operator's own certificate, where the document names one.
+//! Secrets that the driver generates for certain VMs: the token of the first administrator and the tunnel keys; and the
+//! operator's certificate from the document.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,13 +25,13 @@ pub struct Secrets {
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct TunnelKeys {
-    /// Of this site's gateway.
+    /// Key of this site's gateway.
     pub private: String,
-    /// Of the others'.
+    /// Keys of the other gateways.
     pub public: BTreeMap<Name, String>,
 }
 
-/// Base64 of PEM, each.
+/// Base64 of PEM files.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OwnCertificate {
     pub trust: String,
@@ -40,7 +40,7 @@ pub struct OwnCertificate {
 }
 
 impl Secrets {
-    /// Those that the wanted parts need; made where there are none yet.
+    /// Loads the secrets of the desired parts, and generates missing ones.
     pub fn load<'a>(home: &Home, site: &Name, specs: impl Iterator<Item = &'a Spec> + Clone) -> io::Result<Secrets> {
         let coordinator = specs.clone().find_map(|spec| match spec {
             Spec::Coordinator(spec) => Some(spec),
@@ -75,7 +75,7 @@ fn tunnel_keys(home: &Home, site: &Name, tunnel: &Tunnel) -> io::Result<TunnelKe
     Ok(TunnelKeys { private: own, public })
 }
 
-/// A secret that stays what it was made: of two that make it at once, one is read by both.
+/// Reads a secret, or creates it. If two callers create it, both get the same one.
 fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
     if let Some(text) = private::read(path)? {
         let text = String::from_utf8(text).map_err(io::Error::other)?;
@@ -94,12 +94,12 @@ pub fn restore(path: &Path, found: Option<&str>) -> io::Result<()> {
 }
 
 fn base64(path: &Path) -> io::Result<String> {
-    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{} is not there", path.display()));
+    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()));
     Ok(STANDARD.encode(private::read(path)?.ok_or_else(missing)?))
 }
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system provides no random numbers"))?;
     Ok(bytes)
 }

@@ -1,12 +1,12 @@
-//! Wishes and views for tests.
+//! Desired states and views for tests.
 
 use std::collections::BTreeMap;
 
-use trellis_plan::conformance::wishes;
+use trellis_plan::conformance::specs;
 use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
 use trellis_spec::{ConfigValue, Endpoints, Gpu, GpuVendor, Name, OneImages, OneSite, Resources};
 
-use crate::view::{ContextSecrets, Life, VmSeen};
+use crate::view::{ContextSecrets, Life, VmView};
 
 pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
@@ -53,7 +53,7 @@ pub fn coordinator() -> CoordinatorSpec {
         endpoints: Endpoints { advertise: vec!["fl.example.org".to_owned()], ..Endpoints::default() },
         metrics: true,
         json_logs: true,
-        ..wishes::coordinator()
+        ..specs::coordinator()
     }
 }
 
@@ -62,15 +62,15 @@ pub fn node() -> NodeSpec {
         resources: Resources { cpu_millis: Some(1500), memory_bytes: Some(4 << 30), disk_bytes: None },
         node_config: BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]),
         json_logs: true,
-        ..wishes::node("10.0.0.4:9092")
+        ..specs::node("10.0.0.4:9092")
     }
 }
 
-pub fn vm(id: u32, attributes: &[(&str, &str)]) -> VmSeen {
+pub fn vm(id: u32, attributes: &[(&str, &str)]) -> VmView {
     let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    VmSeen {
+    VmView {
         id,
-        life: Life::Runs,
+        life: Life::Running,
         state: "RUNNING".to_owned(),
         error: None,
         attributes: attributes.collect(),

@@ -1,4 +1,4 @@
-//! The cloud as it was seen: only what matters to one federation at one site. Where it comes from is not known here.
+//! Observation of the cloud, limited to one federation at one site. Independent of the API clients.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use crate::render::labels;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
-    /// Of this federation at this site, by their labels; without those that are done.
-    pub vms: Vec<VmSeen>,
-    /// Of this federation at this site, by their labels.
-    pub templates: Vec<TemplateSeen>,
-    /// All that the user sees.
-    pub images: Vec<ImageSeen>,
+    /// VMs with the labels of this federation and site, except those that are done.
+    pub vms: Vec<VmView>,
+    /// Templates with the labels of this federation and site.
+    pub templates: Vec<TemplateView>,
+    /// All objects that the user can access.
+    pub images: Vec<ImageView>,
     pub networks: Vec<Named>,
     pub datastores: Vec<Named>,
-    /// Of this federation at this site, by their names.
-    pub service_templates: Vec<ServiceTemplateSeen>,
+    /// Service templates and services with the names of this federation and site.
+    pub service_templates: Vec<ServiceTemplateView>,
     /// Sorted by id. More than one exists if a service accepted no more requests and a second one was created.
-    pub services: Vec<ServiceSeen>,
+    pub services: Vec<ServiceView>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct VmSeen {
+pub struct VmView {
     pub id: u32,
     pub life: Life,
-    /// `ACTIVE/BOOT_FAILURE`: for those who read.
+    /// For messages: `ACTIVE/BOOT_FAILURE`.
     pub state: String,
-    /// Error of the VM, or why the scheduler cannot place it, in the words of oned.
+    /// Error of the VM, or why the scheduler cannot place it, as reported by oned.
     pub error: Option<String>,
-    /// Of its user template.
+    /// Attributes of the user template.
     pub attributes: BTreeMap<String, String>,
     pub addresses: Vec<String>,
     pub secrets: ContextSecrets,
@@ -50,17 +50,17 @@ impl std::fmt::Debug for ContextSecrets {
     }
 }
 
-/// What a VM's state means to its part.
+/// Meaning of a VM's state for its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    Starts,
-    Runs,
-    /// Nobody knows: its host does not answer.
+    Starting,
+    Running,
+    /// The host does not respond.
     Unknown,
-    /// Off, and will not come back by itself.
+    /// Off; the VM does not resume by itself.
     Off,
     Failed,
-    Stops,
+    Stopping,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,14 +70,14 @@ pub struct Named {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct TemplateSeen {
+pub struct TemplateView {
     pub id: u32,
     pub attributes: BTreeMap<String, String>,
     pub secrets: ContextSecrets,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct ImageSeen {
+pub struct ImageView {
     pub id: u32,
     pub name: String,
     pub state: ImageState,
@@ -87,48 +87,48 @@ pub struct ImageSeen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageState {
     Usable,
-    Waits,
+    Waiting,
     Failed,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServiceTemplateSeen {
+pub struct ServiceTemplateView {
     pub id: u32,
     pub description: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServiceSeen {
+pub struct ServiceView {
     pub id: u32,
     pub state: ServiceState,
-    /// As OneFlow calls it.
-    pub word: String,
-    pub roles: Vec<RoleSeen>,
-    /// The last error of its log.
+    /// Name of the state in OneFlow.
+    pub state_name: String,
+    pub roles: Vec<RoleView>,
+    /// Last error in the service's log.
     pub error: Option<String>,
 }
 
-/// What may be asked of a service.
+/// Requests that a service accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceState {
-    /// It does something, and takes no orders meanwhile.
-    Turns,
-    Runs,
+    /// In transition; accepts no requests.
+    Changing,
+    Running,
     /// The service has scaled and accepts no requests except `recover`, which ends the cooldown.
     Cooldown,
     /// A VM was faulty. The service accepts neither requests nor `recover`, and may stay in WARNING after the VM is
     /// gone.
-    Warns,
-    /// It gave up, and must be told to go on.
+    Warning,
+    /// The service failed, and accepts `recover`.
     Failed,
-    /// It goes.
-    Leaves,
-    /// It could not go, and must be taken away.
-    Stays,
+    /// The service is being deleted.
+    Deleting,
+    /// The deletion failed; the service must be removed.
+    DeleteFailed,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct RoleSeen {
+pub struct RoleView {
     pub name: String,
     pub cardinality: u32,
     /// VMs that OneFlow counts.
@@ -136,32 +136,33 @@ pub struct RoleSeen {
 }
 
 impl View {
-    pub fn vm(&self, id: u32) -> Option<&VmSeen> {
+    pub fn vm(&self, id: u32) -> Option<&VmView> {
         self.vms.iter().find(|vm| vm.id == id)
     }
 
-    /// VMs that carry a part's mark.
-    pub fn marked<'a>(&'a self, id: &ResourceId) -> impl Iterator<Item = &'a VmSeen> {
+    /// VMs with the mark of a part.
+    pub fn marked<'a>(&'a self, id: &ResourceId) -> impl Iterator<Item = &'a VmView> {
         let mark = id.to_string();
         self.vms.iter().filter(move |vm| vm.mark() == Some(mark.as_str()))
     }
 
     /// The service that gets new VMs: the first running one, else the newest that is not being deleted.
-    pub fn active(&self) -> Option<&ServiceSeen> {
-        let leaves = |service: &&ServiceSeen| matches!(service.state, ServiceState::Leaves | ServiceState::Stays);
-        let runs = self.services.iter().find(|service| service.state == ServiceState::Runs);
+    pub fn active(&self) -> Option<&ServiceView> {
+        let leaves =
+            |service: &&ServiceView| matches!(service.state, ServiceState::Deleting | ServiceState::DeleteFailed);
+        let runs = self.services.iter().find(|service| service.state == ServiceState::Running);
         runs.or_else(|| self.services.iter().rfind(|service| !leaves(service))).or_else(|| self.services.last())
     }
 
     /// Error of the active service, if it has failed.
     pub fn failure(&self) -> Option<String> {
         let service = self.active().filter(|service| service.state == ServiceState::Failed)?;
-        let (id, word, error) = (service.id, &service.word, service.error.as_ref()?);
-        Some(format!("service {id} is {word}: {error}"))
+        let (id, state_name, error) = (service.id, &service.state_name, service.error.as_ref()?);
+        Some(format!("service {id} is {state_name}: {error}"))
     }
 
-    /// The VM template of a role, if it was made.
-    pub fn template(&self, role: &str) -> Option<&TemplateSeen> {
+    /// The VM template of a role, if it exists.
+    pub fn template(&self, role: &str) -> Option<&TemplateView> {
         self.templates.iter().find(|template| template.attributes.get(labels::ROLE).is_some_and(|name| name == role))
     }
 
@@ -173,7 +174,7 @@ impl View {
     }
 }
 
-impl VmSeen {
+impl VmView {
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -182,7 +183,7 @@ impl VmSeen {
         self.attribute(name) == Some(value)
     }
 
-    /// Which part it is.
+    /// The part of the VM.
     pub fn mark(&self) -> Option<&str> {
         self.attribute(TRELLIS_PART)
     }
@@ -196,59 +197,59 @@ impl VmSeen {
     }
 
     /// The mark of the join token that the SuperLink refused, as the agent reports it.
-    pub fn refused_token(&self) -> Option<String> {
+    pub fn rejected_token(&self) -> Option<String> {
         let (code, rest) = self.attribute(FL_ERROR)?.split_once(": ")?;
         (code == JOIN_REFUSED).then(|| rest.split_once(' ').map_or(rest, |(mark, _)| mark).to_owned())
     }
 
     pub fn is_leaving(&self) -> bool {
-        self.life == Life::Stops
+        self.life == Life::Stopping
     }
 }
 
-impl ServiceSeen {
-    pub fn role(&self, name: &str) -> Option<&RoleSeen> {
+impl ServiceView {
+    pub fn role(&self, name: &str) -> Option<&RoleView> {
         self.roles.iter().find(|role| role.name == name)
     }
 }
 
-/// What the numbers of a VM's states mean.
+/// Meaning of a VM's state numbers.
 pub fn life(state: u32, lcm: u32) -> Life {
     match (state, lcm) {
-        (0..=2 | 10, _) => Life::Starts,
+        (0..=2 | 10, _) => Life::Starting,
         (4 | 5 | 8 | 9, _) => Life::Off,
-        (6, _) => Life::Stops,
+        (6, _) => Life::Stopping,
         (11, _) => Life::Failed,
-        (3, 0..=2 | 9 | 15 | 19..=22 | 31 | 32 | 35) => Life::Starts,
+        (3, 0..=2 | 9 | 15 | 19..=22 | 31 | 32 | 35) => Life::Starting,
         (3, 16 | 60) => Life::Unknown,
         (3, 36 | 37 | 38 | 39 | 40 | 41 | 42 | 44 | 46 | 47 | 48 | 49 | 50 | 61) => Life::Failed,
         (3, 5 | 6 | 10 | 18 | 29 | 30) => Life::Off,
-        (3, 11 | 12 | 23) => Life::Stops,
-        // Moved, copied, resized, saved: its programs go on, or will.
-        (3, _) => Life::Runs,
+        (3, 11 | 12 | 23) => Life::Stopping,
+        // Migration, resize or snapshot: the programs continue.
+        (3, _) => Life::Running,
         _ => Life::Unknown,
     }
 }
 
-/// What the number of a service's state means.
+/// Meaning of a service's state number.
 pub fn service_state(state: u32) -> ServiceState {
     match state {
-        2 => ServiceState::Runs,
+        2 => ServiceState::Running,
         10 => ServiceState::Cooldown,
-        4 => ServiceState::Warns,
+        4 => ServiceState::Warning,
         7 | 9 | 13 => ServiceState::Failed,
-        3 | 5 | 12 => ServiceState::Leaves,
-        6 | 14 => ServiceState::Stays,
-        _ => ServiceState::Turns,
+        3 | 5 | 12 => ServiceState::Deleting,
+        6 | 14 => ServiceState::DeleteFailed,
+        _ => ServiceState::Changing,
     }
 }
 
-/// What the number of an image's state means.
+/// Meaning of an image's state number.
 pub fn image_state(state: u32) -> ImageState {
     match state {
         1 | 2 | 8 => ImageState::Usable,
         3 | 5 | 7 => ImageState::Failed,
-        _ => ImageState::Waits,
+        _ => ImageState::Waiting,
     }
 }
 
@@ -261,8 +262,7 @@ pub fn named(all: &[Named], wanted: &str) -> Option<u32> {
 /// Error message for a name that does not exist.
 pub fn unknown(what: &str, wanted: &str, all: &[Named]) -> String {
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    let have =
-        if names.is_empty() { "there is none at all".to_owned() } else { format!("there are {}", names.join(", ")) };
+    let have = if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
     format!("there is no {what} {wanted} that this user may use: {have}")
 }
 
@@ -273,23 +273,23 @@ mod tests {
     #[test]
     fn the_states_of_a_vm_mean_something_to_its_part() {
         let cases = [
-            ((1, 0), Life::Starts),
-            ((2, 0), Life::Starts),
-            ((3, 1), Life::Starts),
-            ((3, 2), Life::Starts),
-            ((3, 3), Life::Runs),
-            ((3, 4), Life::Runs),
-            ((3, 69), Life::Runs),
+            ((1, 0), Life::Starting),
+            ((2, 0), Life::Starting),
+            ((3, 1), Life::Starting),
+            ((3, 2), Life::Starting),
+            ((3, 3), Life::Running),
+            ((3, 4), Life::Running),
+            ((3, 69), Life::Running),
             ((3, 16), Life::Unknown),
             ((3, 36), Life::Failed),
             ((3, 39), Life::Failed),
-            ((3, 12), Life::Stops),
-            ((3, 11), Life::Stops),
+            ((3, 12), Life::Stopping),
+            ((3, 11), Life::Stopping),
             ((3, 18), Life::Off),
             ((4, 0), Life::Off),
             ((8, 0), Life::Off),
             ((9, 0), Life::Off),
-            ((6, 0), Life::Stops),
+            ((6, 0), Life::Stopping),
             ((11, 0), Life::Failed),
             ((7, 0), Life::Unknown),
             ((99, 99), Life::Unknown),
@@ -301,14 +301,14 @@ mod tests {
 
     #[test]
     fn a_service_that_may_not_be_scaled_is_not_running() {
-        let runs: Vec<u32> = (0..=15).filter(|state| service_state(*state) == ServiceState::Runs).collect();
+        let runs: Vec<u32> = (0..=15).filter(|state| service_state(*state) == ServiceState::Running).collect();
         assert_eq!(runs, [2]);
         for failed in [7, 9, 13] {
             assert_eq!(service_state(failed), ServiceState::Failed);
         }
         assert_eq!(service_state(10), ServiceState::Cooldown);
         for turning in [0, 1, 8, 11, 15] {
-            assert_eq!(service_state(turning), ServiceState::Turns);
+            assert_eq!(service_state(turning), ServiceState::Changing);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Builds an image: a tree of files, cleaned and looked through, then a disk. What can be decided beforehand is elsewhere;
-//! here it is done, in a directory of its own that is gone afterwards, and what is complete is put in its place by renames.
+//! Builds an image: a file tree, cleaned and checked for secrets, then a disk. Works in a temporary directory, and moves
+//! complete files to their place. The decisions are in other modules.
 
 mod base;
 mod furnish;
@@ -25,22 +25,22 @@ use crate::tree::TreeError;
 const SHORT: Duration = Duration::from_secs(300);
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A recipe, and with what it is carried out.
+/// Inputs of a build.
 #[derive(Debug)]
 pub struct Order {
     pub recipe: Recipe,
     pub base: Base,
-    /// Our program, static.
+    /// Our program, statically linked.
     pub program: PathBuf,
     pub context_package: Option<PathBuf>,
-    /// What the framework of OpenNebula's appliances runs.
+    /// Program that OpenNebula's appliance framework runs.
     pub hook: String,
     pub output: PathBuf,
-    /// Trees and packages that were fetched before.
+    /// Cache of base trees and packages.
     pub cache: PathBuf,
-    /// Seconds since 1970 that no time in the image is later than.
+    /// Upper limit of all times in the image, in seconds since 1970.
     pub epoch: i64,
-    /// Of images in the marketplace's description.
+    /// URL of images in the marketplace entry.
     pub publish_at: Option<String>,
 }
 
@@ -58,12 +58,12 @@ pub enum BuildError {
     Disk(#[from] DiskError),
     #[error("{} cannot be written or read", .path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("the image would give away what must not be published:\n  {}", lines(.0))]
+    #[error("the image contains secrets:\n  {}", lines(.0))]
     Secrets(Vec<Finding>),
-    #[error("debugfs could not do everything:\n{0}")]
+    #[error("debugfs failed:\n{0}")]
     Filling(String),
     #[error(
-        "the image has {bytes} bytes compressed and its budget is {budget}: leave out packages, or build another kind"
+        "the compressed image has {bytes} bytes, and the limit is {budget}: remove packages, or build another kind"
     )]
     TooLarge { bytes: u64, budget: u64 },
 }
@@ -77,14 +77,14 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
     move |source| BuildError::File { path, source }
 }
 
-/// What there is afterwards.
+/// Files of a finished build.
 #[derive(Debug)]
 pub struct Built {
     pub image: PathBuf,
     pub contents: Contents,
 }
 
-/// Where one build happens.
+/// Directories of one build.
 struct Site<'a> {
     order: &'a Order,
     tree: PathBuf,
@@ -92,7 +92,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// A program that gets the time of the image in place of the present.
+    /// A program that sees the time of the image instead of the current one.
     fn run(&self, program: impl AsRef<std::ffi::OsStr>, limit: Duration) -> Run {
         let epoch = self.order.epoch.to_string();
         let path = std::env::join_paths(tools::search_path()).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Site<'_> {
     }
 }
 
-/// `tell` hears what is being done.
+/// `tell` receives the progress.
 pub fn build(order: &Order, tell: &dyn Fn(&str)) -> Result<Built, BuildError> {
     let problems = objections(order);
     if !problems.is_empty() {
@@ -143,17 +143,17 @@ fn objections(order: &Order) -> Vec<String> {
         problems.push(missing.to_string());
     }
     if !rustix::process::geteuid().is_root() {
-        problems.push("files of an image belong to root, and only root can make those: run it as root".to_owned());
+        problems.push("files of an image are owned by root: run the build as root".to_owned());
     }
     for path in [Some(&order.program), order.context_package.as_ref(), order.base.file()].into_iter().flatten() {
         if !path.is_file() {
-            problems.push(format!("{} is not there", path.display()));
+            problems.push(format!("{} does not exist", path.display()));
         }
     }
     problems
 }
 
-/// The compressed disk, in the scratch directory.
+/// Compresses the disk in the scratch directory.
 fn draft_disk(site: &Site) -> Result<PathBuf, BuildError> {
     let disk_bytes = site.order.recipe.disk_bytes();
     let root = partitions::root(site, disk::root_bytes(disk_bytes))?;
@@ -178,7 +178,7 @@ fn draft_disk(site: &Site) -> Result<PathBuf, BuildError> {
     Ok(draft)
 }
 
-/// The image and what describes it, each whole or not at all; the image last, so that whoever sees it finds the others.
+/// Publishes the image and its descriptions atomically; the image last, so that a reader of the image finds the others.
 fn publish(site: &Site, draft: &Path, packages: Vec<(String, String)>) -> Result<Built, BuildError> {
     let order = site.order;
     let hashes = metadata::hashes(draft).map_err(file(draft))?;

@@ -1,5 +1,5 @@
-//! What does not go into an image: leftovers of its making, and what every machine must have for itself. Pure rules over
-//! paths; who applies them is `build`.
+//! Removes leftovers of the build, and files that must be unique to each machine. Pure rules about paths; `build` applies
+//! them.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::tree::{Entry, Kind};
 pub enum Fate {
     Stays,
     Goes,
-    /// Must be there, and empty: systemd fills it in on the first start.
+    /// Must exist and be empty: systemd fills it at the first boot.
     Emptied,
 }
 
-/// Directories whose content goes while they stay.
+/// Directories whose contents are removed.
 const EMPTY_DIRECTORIES: [&str; 12] = [
     "dev",
     "proc",
@@ -28,7 +28,7 @@ const EMPTY_DIRECTORIES: [&str; 12] = [
     "usr/share/man",
     "usr/share/info",
 ];
-/// Whole: nobody in a server needs them.
+/// Directories that a server does not need.
 const GONE: [&str; 12] = [
     "etc/hostname",
     "etc/resolv.conf",
@@ -44,7 +44,7 @@ const GONE: [&str; 12] = [
     "vmlinuz.old",
 ];
 const DOCUMENTATION: &str = "usr/share/doc";
-/// The one file of a package's documentation that its licence asks for.
+/// The licence file of a package's documentation.
 const LICENCE: &str = "copyright";
 
 pub fn fate(entry: &Entry) -> Fate {

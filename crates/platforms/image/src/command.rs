@@ -1,5 +1,4 @@
-//! Programs of others, each with a limit on its time and its output in a file: nothing waits for ever, and what a failed one
-//! said is part of the error.
+//! Runs external programs with a timeout and a log file. The error of a failed program contains its last output.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -9,21 +8,21 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Lines of a failed program's output that are told.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Number of output lines in an error.
 const TOLD_LINES: usize = 12;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("{program} cannot be started")]
     Start { program: String, source: io::Error },
-    #[error("{program} ended with {status}:\n{told}")]
-    Failed { program: String, status: ExitStatus, told: String },
-    #[error("{program} did not end within {} s; it said last:\n{told}", .limit.as_secs())]
-    Late { program: String, limit: Duration, told: String },
+    #[error("{program} ended with {status}:\n{output}")]
+    Failed { program: String, status: ExitStatus, output: String },
+    #[error("{program} timed out after {} s; its last output:\n{output}", .limit.as_secs())]
+    Late { program: String, limit: Duration, output: String },
 }
 
-/// One program to be run to its end.
+/// A program to run until it ends.
 #[derive(Debug)]
 pub struct Run {
     command: Command,
@@ -33,7 +32,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Its output goes to a file in `logs` that has its name.
+    /// Name of the log file in `logs`.
     pub fn new(program: impl AsRef<OsStr>, logs: &Path, limit: Duration) -> Self {
         let program = program.as_ref();
         let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
@@ -52,7 +51,7 @@ impl Run {
         self
     }
 
-    /// To its end; what it printed.
+    /// Runs the program; returns its output.
     pub fn finish(mut self) -> Result<String, CommandError> {
         let start = |source| CommandError::Start { program: self.program.clone(), source };
         let output = File::create(&self.log).map_err(start)?;
@@ -61,17 +60,17 @@ impl Run {
         let mut child = self.command.stdout(output).stderr(errors).spawn().map_err(start)?;
         match wait(&mut child, self.limit).map_err(start)? {
             Some(status) if status.success() => Ok(fs::read_to_string(&self.log).unwrap_or_default()),
-            Some(status) => Err(CommandError::Failed { told: self.told(), program: self.program, status }),
-            None => Err(CommandError::Late { told: self.told(), program: self.program, limit: self.limit }),
+            Some(status) => Err(CommandError::Failed { output: self.output(), program: self.program, status }),
+            None => Err(CommandError::Late { output: self.output(), program: self.program, limit: self.limit }),
         }
     }
 
-    fn told(&self) -> String {
+    fn output(&self) -> String {
         last_lines(&String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()), TOLD_LINES)
     }
 }
 
-/// Until it ends or the time is over; then it is killed.
+/// Waits until the program ends, and kills it at the timeout.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
@@ -83,7 +82,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>
             child.wait()?;
             return Ok(None);
         }
-        sleep(LOOK_EVERY);
+        sleep(POLL_INTERVAL);
     }
 }
 
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_fails_says_why_and_one_that_hangs_is_ended() {
+    fn failed_and_hanging_programs_are_reported() {
         let logs = tempfile::tempdir().expect("a directory");
         let shell = |text: &str, limit| Run::new("sh", logs.path(), limit).args(["-c", text]).finish();
         assert_eq!(shell("echo well", Duration::from_secs(10)).expect("it ends"), "well\n");

@@ -1,4 +1,4 @@
-//! A disk out of its partitions, in a sparse file: what is all zeros is not written.
+//! Writes partitions to a sparse disk file; zeros are skipped.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,10 +9,10 @@ use crate::grub::{self, GrubError};
 
 const CHUNK_BYTES: usize = 1 << 20;
 const MIB: u64 = 1 << 20;
-/// GRUB's second part.
+/// GRUB's second stage.
 const BIOS_BOOT_BYTES: u64 = MIB;
 pub const EFI_BYTES: u64 = 16 * MIB;
-/// At the end, for the second table.
+/// Space for the backup table.
 const TAIL_BYTES: u64 = 2 * MIB;
 
 const DISK: Guid = Guid::new(0x7472_656c_6c69_4c73, 0x8001_0000_0000_0010);
@@ -30,7 +30,7 @@ pub enum DiskError {
     Io(#[from] io::Error),
 }
 
-/// What the disk is made of.
+/// Contents of the disk.
 #[derive(Debug)]
 pub struct Parts<'a> {
     pub boot: &'a [u8],
@@ -39,7 +39,7 @@ pub struct Parts<'a> {
     pub root: &'a Path,
 }
 
-/// Bytes for the root file system on a disk of this size.
+/// Size of the root file system on a disk of this size.
 pub fn root_bytes(disk_bytes: u64) -> u64 {
     disk_bytes.saturating_sub(MIB + BIOS_BOOT_BYTES + EFI_BYTES + TAIL_BYTES) / MIB * MIB
 }
@@ -75,7 +75,7 @@ pub fn assemble(to: &Path, disk_bytes: u64, parts: &Parts) -> Result<(), DiskErr
     Ok(())
 }
 
-/// From where `from` stands, to the byte `at`; what is all zeros is passed over.
+/// Copies from the current position of `from` to the byte `at`; skips zeros.
 pub(crate) fn copy_sparse(from: &mut impl Read, to: &mut (impl Write + Seek), mut at: u64) -> io::Result<()> {
     let (mut chunk, nothing) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     loop {

@@ -1,7 +1,7 @@
-//! The root file system, made without mounting it: a list of files becomes orders for `debugfs`. Pure.
+//! Root file system, created without a mount: converts a list of files to `debugfs` commands. Pure.
 //!
-//! `mke2fs -d` could fill a file system too, but in the order of the builder's directories and with the builder's times; in
-//! this way the same files are the same bytes wherever they are built.
+//! `mke2fs -d` is an alternative, but it uses the directory order and the times of the build machine. These commands give the
+//! same bytes everywhere.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,31 +11,32 @@ use std::path::{Path, PathBuf};
 use crate::gpt::Guid;
 use crate::tree::{CAPABILITY, Entry, Kind, name};
 
-/// Of the root file system. Constants, as nobody puts two images into one machine; a machine that must tell them apart goes by disk.
+/// UUID and hash seed of the root file system. Constants are sufficient, because a machine has one image; a machine with two
+/// must address them by disk.
 pub const UUID: Guid = Guid::new(0x7472_656c_6c69_4c73, 0x8001_0000_0000_0001);
 pub const HASH_SEED: Guid = Guid::new(0x7472_656c_6c69_4c73, 0x8001_0000_0000_0002);
 pub const LABEL: &str = "trellis";
-/// Features that this GRUB cannot read, or that kernels of several years cannot.
+/// Features that this GRUB, or older kernels, do not support.
 pub const FEATURES: &str = "^metadata_csum_seed,^orphan_file";
-/// Owners are numbers of 16 bits in the orders.
+/// Owners have 16 bits in the commands.
 const HIGHEST_OWNER: u32 = 0xffff;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    #[error("{path:?}: a name with a line break or that is no text cannot be put into an image", path = .0.display())]
+    #[error("{path:?}: names with a line break or without UTF-8 are not supported in an image", path = .0.display())]
     Name(PathBuf),
-    #[error("{path:?} belongs to {owner}, and owners above 65535 cannot be put into an image", path = .path.display())]
+    #[error("{path:?} is owned by {owner}, and owners above 65535 are not supported in an image", path = .path.display())]
     Owner { path: PathBuf, owner: u32 },
 }
 
-/// Orders for `debugfs -w -f`, and the files with capabilities that it shall read: name in `scratch`, content.
+/// Commands for `debugfs -w -f`, and capability files that it reads: name in `scratch`, contents.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Script {
     pub orders: String,
     pub capabilities: Vec<(String, Vec<u8>)>,
 }
 
-/// `entries` as `tree::list` gives them for `source`. No time in the file system is later than `epoch`.
+/// `entries` is the list of `tree::list` for `source`. No time in the file system exceeds `epoch`.
 pub fn script(source: &Path, scratch: &Path, entries: &[Entry], epoch: i64) -> Result<Script, ScriptError> {
     let mut script = Script { orders: format!("set_current_time @{epoch}\n"), capabilities: Vec::new() };
     let mut at: Option<&Path> = None;
@@ -52,7 +53,7 @@ pub fn script(source: &Path, scratch: &Path, entries: &[Entry], epoch: i64) -> R
     Ok(script)
 }
 
-/// `ln` gives a file another name and does not count it.
+/// `ln` adds a name, but does not increase the link count.
 fn count_names(script: &mut Script, entries: &[Entry]) -> Result<(), ScriptError> {
     let mut counts: BTreeMap<&Path, u32> = BTreeMap::new();
     for entry in entries {
@@ -96,7 +97,7 @@ fn create(script: &mut Script, source: &Path, entry: &Entry) -> Result<(), Scrip
     Ok(())
 }
 
-/// Owner, mode and times. The times of creation and change are those of the orders: `set_current_time`.
+/// Sets owner, mode and times. The times of creation and change come from `set_current_time`.
 fn describe(script: &mut Script, scratch: &Path, entry: &Entry, epoch: i64) -> Result<(), ScriptError> {
     let own = match entry.path.as_os_str().is_empty() {
         true => "/".to_owned(),
@@ -135,7 +136,7 @@ fn describe(script: &mut Script, scratch: &Path, entry: &Entry, epoch: i64) -> R
     Ok(())
 }
 
-/// As its parser wants it: in double quotes, and a double quote inside twice.
+/// Quotes for the parser of debugfs: double quotes, with a double quote inside doubled.
 fn quoted(word: &OsStr) -> Result<String, ScriptError> {
     match word.to_str() {
         Some(text) if !text.contains(['\n', '\r', '\0']) => Ok(format!("\"{}\"", text.replace('"', "\"\""))),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_becomes_orders() {
+    fn a_tree_becomes_debugfs_commands() {
         let entries = [
             Entry { modified: 500, ..entry("", Kind::Directory) },
             entry("dev", Kind::Directory),
@@ -202,7 +203,7 @@ sif "/srv/a ""b""" links_count 2
     }
 
     #[test]
-    fn what_the_orders_cannot_say_is_refused() {
+    fn unsupported_names_and_owners_are_rejected() {
         let orders = |entry| script(Path::new("/t"), Path::new("/s"), &[entry], 1).unwrap_err();
         let line_break = entry("a\nquit", Kind::Pipe);
         assert_eq!(orders(line_break), ScriptError::Name("a\nquit".into()));

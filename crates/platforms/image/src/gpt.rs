@@ -1,13 +1,12 @@
-//! The partition table of an image: a GUID partition table, and before it the record that old firmware reads. Pure: bytes
-//! out, no file.
+//! GUID partition table of an image, with a protective MBR. Pure: returns bytes.
 
-/// Bytes of a sector, everywhere in this crate.
+/// Sector size in this crate.
 pub const SECTOR: u64 = 512;
-/// Partitions begin at multiples of 1 MiB.
+/// Partitions are aligned to 1 MiB.
 pub const ALIGNMENT: u64 = 2048;
-/// Sectors before the first partition that the table may need: the old record, the header, the entries.
+/// Sectors before the first partition: protective MBR, header, entries.
 pub const PRIMARY_SECTORS: u64 = 2 + ENTRY_SECTORS;
-/// Sectors at the end: the entries again, and the header.
+/// Sectors at the end: backup entries and header.
 pub const BACKUP_SECTORS: u64 = ENTRY_SECTORS + 1;
 
 const ENTRY_COUNT: usize = 128;
@@ -15,19 +14,19 @@ const ENTRY_BYTES: usize = 128;
 const ENTRY_SECTORS: u64 = (ENTRY_COUNT * ENTRY_BYTES) as u64 / SECTOR;
 const HEADER_BYTES: usize = 92;
 const REVISION: u32 = 0x0001_0000;
-/// Characters of a partition's name.
+/// Maximum length of a partition's name.
 const NAME_UNITS: usize = 36;
 
-/// What GRUB's second stage is in.
+/// Partition of GRUB's second stage.
 pub const BIOS_BOOT: Guid = Guid::new(0x2168_6148_6449_6e6f, 0x744e_6565_6445_4649);
 pub const EFI_SYSTEM: Guid = Guid::new(0xc12a_7328_f81f_11d2, 0xba4b_00a0_c93e_c93b);
-/// A root file system of this architecture; by it systemd-repart knows what to grow.
+/// Root file system of this architecture; systemd-repart grows it.
 pub const ROOT_X86_64: Guid = Guid::new(0x4f68_bce3_e8cd_4db1, 0x96e7_fbca_f984_b709);
 
-/// What most installers give a root file system.
+/// Linux file system, as most installers mark it.
 pub const LINUX: Guid = Guid::new(0x0fc6_3daf_8483_4772, 0x8e79_3d69_d847_7de4);
 
-/// As it is written, in two halves: `high` before the third hyphen.
+/// Textual form in two halves: `high` before the third hyphen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guid {
     high: u64,
@@ -39,7 +38,7 @@ impl Guid {
         Self { high, low }
     }
 
-    /// On disk the first three groups are little-endian and the rest is not.
+    /// On disk the first three groups are little-endian.
     pub fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&((self.high >> 32) as u32).to_le_bytes());
@@ -86,18 +85,18 @@ pub enum TableError {
     TooSmall { sectors: u64, needed: u64 },
 }
 
-/// A partition before it has a place.
+/// A partition without a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub kind: Guid,
     pub id: Guid,
     pub name: &'static str,
-    /// Of content; the last partition takes what is left beside.
+    /// Minimum size; the last partition also gets the remaining space.
     pub bytes: u64,
 }
 
-/// The first byte and the length of the largest partition with a Linux file system, out of a disk's first sectors. `None`: the
-/// disk has no such table, or no such partition.
+/// Offset and length of the largest partition with a Linux file system, from a disk's first sectors. `None` if the disk has
+/// no such table or partition.
 pub fn largest_linux(head: &[u8]) -> Option<(u64, u64)> {
     let number = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
     let header = SECTOR as usize;
@@ -114,7 +113,7 @@ pub fn largest_linux(head: &[u8]) -> Option<(u64, u64)> {
 }
 
 impl Table {
-    /// Puts the partitions one after the other, aligned; the last one gets the rest of the disk.
+    /// Places the partitions in order, aligned; the last one gets the rest of the disk.
     pub fn lay_out(disk: Guid, bytes: u64, wanted: &[Wanted]) -> Result<Self, TableError> {
         let sectors = bytes / SECTOR;
         let mut next = ALIGNMENT;
@@ -143,7 +142,7 @@ impl Table {
         self.sectors * SECTOR
     }
 
-    /// The first sectors of the disk; the code of the first one is the boot loader's to fill in.
+    /// The first sectors of the disk; the boot loader adds its code to the first one.
     pub fn primary(&self) -> Vec<u8> {
         let mut bytes = self.protective();
         bytes.extend(self.header(1, self.sectors - 1, 2));
@@ -159,8 +158,8 @@ impl Table {
         (first, bytes)
     }
 
-    /// One old partition over the whole disk, so that nobody takes it for an empty one. It is marked as active: some firmware
-    /// boots no disk that has none.
+    /// Protective MBR with one partition over the whole disk. It is active, because some firmware requires an active
+    /// partition.
     fn protective(&self) -> Vec<u8> {
         let mut record = vec![0; SECTOR as usize];
         let covered = u32::try_from(self.sectors - 1).unwrap_or(u32::MAX);
@@ -192,7 +191,7 @@ impl Table {
         header.extend(b"EFI PART");
         header.extend(REVISION.to_le_bytes());
         header.extend((HEADER_BYTES as u32).to_le_bytes());
-        header.extend([0; 8]); // its own checksum, below; reserved
+        header.extend([0; 8]); // its own checksum, set below; reserved
         header.extend(own.to_le_bytes());
         header.extend(other.to_le_bytes());
         header.extend(PRIMARY_SECTORS.to_le_bytes());
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn both_tables_say_the_same_and_point_at_each_other() {
+    fn both_partition_tables_are_equal() {
         let table = Table::lay_out(EFI_SYSTEM, 64 * MIB, &wanted(&[MIB, 8 * MIB, 16 * MIB])).expect("it fits");
         let (primary, (at, backup)) = (table.primary(), table.backup());
         assert_eq!(primary.len() as u64, PRIMARY_SECTORS * SECTOR);
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_too_small_says_what_it_would_need() {
+    fn a_small_disk_is_rejected_with_the_required_size() {
         let error = Table::lay_out(EFI_SYSTEM, 8 * MIB, &wanted(&[MIB, 8 * MIB, MIB])).unwrap_err();
         assert_eq!(error, TableError::TooSmall { sectors: 16384, needed: 2048 * 12 });
     }

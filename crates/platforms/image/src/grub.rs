@@ -1,33 +1,32 @@
-//! GRUB for machines without UEFI: where its two parts are told of each other, as its own installer would do on a real disk.
-//! Pure: patches bytes, finds nothing.
+//! GRUB for BIOS machines: links its two stages like grub-install on a real disk. Pure: patches bytes.
 //!
-//! The first part (`boot.img`) is the code in the disk's first sector; it loads one sector. That sector begins the second part
-//! (`core.img`), and holds a list of where the rest of it is.
+//! The first stage (`boot.img`) is in the disk's first sector, and loads one sector. That sector is the start of the second
+//! stage (`core.img`), and contains a list of its other sectors.
 
 use crate::gpt::SECTOR;
 
 const BYTES: usize = SECTOR as usize;
 /// In `boot.img`: the sector that it loads.
 const KERNEL_SECTOR: usize = 0x5c;
-/// In `boot.img`: a jump that doubts the drive number of the firmware; on hard disks GRUB's installer takes it out.
+/// In `boot.img`: a jump for unreliable drive numbers of the firmware; grub-install removes it for hard disks.
 const DRIVE_CHECK: usize = 0x66;
 const NO_OPERATION: [u8; 2] = [0x90, 0x90];
-/// The table of partitions and the signature of the disk's first sector are not code.
+/// Partition table and signature of the first sector are not code.
 const CODE_END: usize = 440;
-/// In the first sector of `core.img`: start (8 bytes), length (2) and segment (2) of the only run of sectors.
+/// In the first sector of `core.img`: start (8 bytes), length (2) and segment (2) of the only sector run.
 const BLOCK_LIST: usize = BYTES - 12;
-/// Where the second sector of `core.img` is loaded to, as a segment.
+/// Segment to which the second sector of `core.img` is loaded.
 const LOADED_AT: u16 = 0x820;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GrubError {
-    #[error("boot.img has {0} bytes, not 512: it is not GRUB's")]
+    #[error("boot.img has {0} bytes instead of 512")]
     BootSize(usize),
-    #[error("core.img has {bytes} bytes, and the partition for it holds {room}")]
+    #[error("core.img has {bytes} bytes, and its partition {room}")]
     CoreSize { bytes: usize, room: u64 },
 }
 
-/// The disk's first sector: the code of `boot.img`, and the partitions of `record`.
+/// The disk's first sector: code of `boot.img`, and partitions of `record`.
 pub fn boot_sector(boot: &[u8], record: &[u8], core_at: u64) -> Result<Vec<u8>, GrubError> {
     if boot.len() != BYTES {
         return Err(GrubError::BootSize(boot.len()));
@@ -39,7 +38,7 @@ pub fn boot_sector(boot: &[u8], record: &[u8], core_at: u64) -> Result<Vec<u8>, 
     Ok(sector)
 }
 
-/// `core.img` for a partition that begins at sector `at` and has `sectors` of them, filled up to whole sectors.
+/// `core.img` for a partition that starts at sector `at` and has `sectors`, padded to whole sectors.
 pub fn core(image: &[u8], at: u64, sectors: u64) -> Result<Vec<u8>, GrubError> {
     let needed = image.len().div_ceil(BYTES);
     let rest = u16::try_from(needed.saturating_sub(1)).ok().filter(|rest| *rest > 0 && needed as u64 <= sectors);

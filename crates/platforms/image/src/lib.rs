@@ -1,8 +1,8 @@
-//! Disk images of the appliances: built out of Debian's packages and our program without a hypervisor, a mount or a loop
-//! device, and the same bytes for the same input.
+//! Disk images of the appliances: built from Debian packages and our program without a hypervisor, mount or loop device.
+//! Builds are reproducible.
 //!
-//! `recipe` says what is in one, `clean` and `secrets` what is not, `ext4`, `gpt` and `grub` how it lies on a disk: all pure.
-//! `build` and `verify` do it, with programs of others (`tools`, `command`).
+//! `recipe` selects the contents, `clean` and `secrets` exclude some, `ext4`, `gpt` and `grub` define the disk layout: all
+//! pure. `build` and `verify` run external programs (`tools`, `command`).
 
 pub mod build;
 pub mod clean;

@@ -1,4 +1,4 @@
-//! What is told of an image: a record of its contents, and its entry for a marketplace of OpenNebula. Rendering is pure.
+//! Descriptions of an image: a record of its contents, and an entry for an OpenNebula marketplace. Rendering is pure.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,10 +21,10 @@ pub struct Contents {
     pub framework: &'static str,
     pub edge: bool,
     pub suite: String,
-    /// Whose apps the framework's environment runs; none without a framework.
+    /// Flower release in the framework's environment; `None` without a framework.
     pub flower_version: Option<String>,
     pub requirements: Vec<String>,
-    /// No time in the image is later.
+    /// Upper limit of all times in the image.
     pub made: String,
     pub disk_bytes: u64,
     pub compressed_bytes: u64,
@@ -80,7 +80,7 @@ impl Contents {
         serde_json::to_string_pretty(self).expect("numbers and texts are JSON") + "\n"
     }
 
-    /// Documents for a marketplace: the image with the template of its machine. `at`: where images are published.
+    /// Marketplace documents: the image with a VM template. `at` is the URL of published images.
     pub fn marketplace(&self, recipe: &Recipe, at: Option<&str>) -> String {
         let (memory_mib, processors) = recipe.machine();
         let file = format!("{}.qcow2", self.name);
@@ -130,7 +130,7 @@ fn epoch_of(made: &str) -> i64 {
     made.parse::<Timestamp>().map(Timestamp::as_second).unwrap_or_default()
 }
 
-/// The service of both roles: what `roles` names are the apps of its templates.
+/// The service with both roles; `roles` refers to the apps of its templates.
 pub fn service(superlink: &str, supernode: &str) -> String {
     yaml(&json!({
         "name": "trellis-federation",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_tells_versions_hashes_and_sizes() {
+    fn the_record_contains_versions_hashes_and_sizes() {
         let record: Value = serde_json::from_str(&contents().json()).expect("JSON");
         assert_eq!(record["made"], "2026-01-01T00:00:00Z");
         assert_eq!(record["packages"][0], json!({"name": "apt", "version": "2"}));
@@ -238,7 +238,7 @@ mod tests {
         let image = &entry["images"][0];
         assert_eq!(image["url"].as_str(), Some("https://example.org/images/trellis-supernode-sklearn.qcow2"));
         assert_eq!(image["checksum"]["sha256"].as_str(), Some("ab"));
-        // Texts stay texts: a template's memory is one.
+        // Texts stay texts: the memory of a template is one.
         assert_eq!(entry["opennebula_template"]["memory"].as_str(), Some("8192"));
     }
 

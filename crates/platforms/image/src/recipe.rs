@@ -1,4 +1,4 @@
-//! What an image is made of: packages, files of ours, units that are enabled, sizes. Pure: nothing is looked up.
+//! Contents of an image: packages, our files, enabled units, sizes. Pure.
 
 use std::fmt;
 
@@ -22,22 +22,22 @@ pub enum Framework {
     Sklearn,
 }
 
-/// What was asked for.
+/// Options of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipe {
     pub role: Role,
     pub framework: Framework,
-    /// As little as a node needs.
+    /// Minimal image for a node.
     pub edge: bool,
     pub suite: String,
     pub flower_version: String,
-    /// Of the disk as machines see it; `None`: what the role needs.
+    /// Size of the virtual disk; `None` uses the default of the role.
     pub disk_bytes: Option<u64>,
-    /// A package that reads the context in place of our own program.
+    /// A context package that replaces our own program for the context.
     pub context_package: bool,
 }
 
-/// A file that is put into the tree.
+/// A file to add to the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planted {
     pub path: &'static str,
@@ -45,21 +45,22 @@ pub struct Planted {
     pub content: String,
 }
 
-/// A unit that is enabled: by whom it is wanted.
+/// A unit to enable, and the target that wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enabled {
     pub unit: &'static str,
     pub by: &'static str,
 }
 
-/// Where the program is in the image.
+/// Path of the program in the image.
 pub const PROGRAM: &str = "usr/bin/trellis";
 pub const ROLE_FILE: &str = "etc/trellis/role";
 pub const VENV: &str = "opt/trellis/venv";
-/// The place at which the framework of OpenNebula's appliances looks for one.
+/// Path where OpenNebula's appliance framework expects one.
 pub const HOOK: &str = "etc/one-appliance/service.d/appliance.sh";
 
-/// Of every image. `systemd-repart` and `systemd-growfs` grow the root file system with its disk, and come with systemd.
+/// Packages of every image. `systemd-repart` and `systemd-growfs`, which come with systemd, grow the root file system with
+/// its disk.
 const PACKAGES: [&str; 16] = [
     "ca-certificates",
     "dbus",
@@ -78,10 +79,10 @@ const PACKAGES: [&str; 16] = [
     "udev",
     "wireguard-tools",
 ];
-/// For those who look for what is wrong; not on the edge.
+/// Tools for troubleshooting; not in edge images.
 const COMFORT: [&str; 3] = ["iputils-ping", "less", "nano"];
 const PYTHON: [&str; 2] = ["python3", "python3-venv"];
-/// What the context package of OpenNebula needs.
+/// Dependencies of OpenNebula's context package.
 const CONTEXT_NEEDS: [&str; 6] = ["bind9-host", "cloud-utils", "gawk", "ruby", "parted", "util-linux"];
 
 impl Role {
@@ -105,8 +106,8 @@ impl Framework {
         }
     }
 
-    /// Versions that work with each other and with Flower. TensorFlow below 2.18 and Flower disagree about protobuf; numpy 2
-    /// wants processors that some clouds do not show to their machines.
+    /// Versions that are compatible with each other and with Flower. TensorFlow below 2.18 and Flower require different
+    /// versions of protobuf; numpy 2 requires processors that some clouds do not expose.
     fn requirements(self) -> &'static [&'static str] {
         match self {
             Framework::None => &[],
@@ -129,29 +130,29 @@ impl fmt::Display for Recipe {
 }
 
 impl Recipe {
-    /// What contradicts itself, all of it.
+    /// All conflicts of the options.
     pub fn objections(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.edge && self.role != Role::Supernode {
-            problems.push("--edge is for nodes: leave it out, or build the image of a supernode".to_owned());
+            problems.push("--edge requires the role supernode".to_owned());
         }
         if self.edge && self.framework != Framework::None {
             let framework = self.framework.name();
             problems.push(format!(
-                "--edge has no framework and --framework {framework} is one: leave out one of them (native apps need none)"
+                "--edge excludes --framework {framework}: remove one of them (native apps need no framework)"
             ));
         }
         if let Some(bytes) = self.disk_bytes.filter(|bytes| *bytes < GIB) {
-            problems.push(format!("--size {bytes} bytes are too few for a system: give at least 1G"));
+            problems.push(format!("--size {bytes} bytes are not sufficient: use at least 1G"));
         }
         let numbers: Vec<_> = self.flower_version.split('.').map(str::parse::<u16>).collect();
         if numbers.len() != 3 || numbers.iter().any(Result::is_err) {
-            problems.push(format!("--flower-version {:?} is no version: write it like 1.42.0", self.flower_version));
+            problems.push(format!("--flower-version {:?} is not a version like 1.42.0", self.flower_version));
         }
         problems
     }
 
-    /// Of Debian, sorted.
+    /// Debian packages, sorted.
     pub fn packages(&self) -> Vec<&'static str> {
         let mut packages = PACKAGES.to_vec();
         if !self.edge {
@@ -167,7 +168,7 @@ impl Recipe {
         packages
     }
 
-    /// Of PyPI; none without a framework.
+    /// PyPI packages; none without a framework.
     pub fn requirements(&self) -> Vec<String> {
         if self.framework == Framework::None {
             return Vec::new();
@@ -185,7 +186,7 @@ impl Recipe {
         })
     }
 
-    /// What the compressed image must stay below.
+    /// Maximum size of the compressed image.
     pub fn budget_bytes(&self) -> u64 {
         match self.framework {
             Framework::None => GB,
@@ -195,7 +196,7 @@ impl Recipe {
         }
     }
 
-    /// Memory and processors of a machine that is made of it.
+    /// Memory and processors of a machine with this image.
     pub fn machine(&self) -> (u64, u32) {
         match (self.role, self.framework) {
             (Role::Superlink, _) => (4 * GIB / MIB, 2),
@@ -211,7 +212,7 @@ impl Recipe {
             planted("etc/fstab", format!("UUID={} / ext4 errors=remount-ro,x-systemd.growfs 0 1\n", ext4::UUID)),
             planted("etc/repart.d/50-root.conf", "[Partition]\nType=root\n".to_owned()),
             planted("boot/grub/grub.cfg", grub_menu()),
-            // Nothing is newer than the image, so the first start has nothing to bring up to date.
+            // Files are not newer than the image, so the first boot has nothing to update.
             planted("etc/.updated", String::new()),
             planted("var/.updated", String::new()),
             planted("etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned()),
@@ -250,7 +251,7 @@ fn planted(path: &'static str, content: String) -> Planted {
     Planted { path, mode: 0o644, content }
 }
 
-/// The first line is the screen's, the second that of a serial console; systemd takes the last one for its own messages.
+/// The first line is for the screen, the second for a serial console; systemd uses the last one for its messages.
 fn grub_menu() -> String {
     let root = ext4::UUID;
     format!(
@@ -263,7 +264,7 @@ fn grub_menu() -> String {
     )
 }
 
-/// What GRUB itself carries: it finds the file above.
+/// Embedded configuration of GRUB: finds the file above.
 pub fn grub_start() -> String {
     let root = ext4::UUID;
     format!(
@@ -271,7 +272,7 @@ pub fn grub_start() -> String {
     )
 }
 
-/// The image has none: two machines with one key would be one to those who trust it.
+/// Images contain no SSH host keys, because each machine needs its own.
 const SSH_KEYS: &str = "\
 [Unit]
 Description=Keys of this machine's SSH server
@@ -299,7 +300,7 @@ ExecStart=
 ExecStart=/lib/systemd/systemd-networkd-wait-online --any --timeout=60
 ";
 
-/// Names come from servers that the context tells, and nobody on the network is asked or answered.
+/// Name resolution uses only the servers of the context, without multicast.
 const NAMES: &str = "\
 [Resolve]
 LLMNR=no
@@ -328,7 +329,7 @@ TimeoutStartSec=120
 WantedBy=multi-user.target
 ";
 
-/// After the appliance, as in images with OpenNebula's own package. Nothing can be run where the context is kept.
+/// Runs after the appliance, as in images with OpenNebula's own package. The directory of the context is mounted noexec.
 const START_SCRIPT: &str = "\
 [Unit]
 Description=Start script of the context
@@ -347,7 +348,7 @@ ExecStart=/var/lib/one-context/start-script
 WantedBy=multi-user.target
 ";
 
-/// For a machine without context: any hypervisor's network.
+/// Default network for a machine without context.
 const FALLBACK: &str = "\
 [Match]
 Name=eth*
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn all_contradictions_are_told_at_once() {
+    fn all_conflicts_are_reported_at_once() {
         let edge = Recipe {
             role: Role::Superlink,
             framework: Framework::Sklearn,

@@ -1,5 +1,5 @@
-//! Looks for what must not be published: keys, tokens, the identity of a machine, what somebody typed. Pure: paths and
-//! contents in, findings out.
+//! Finds secrets that must not be published: keys, tokens, machine identities, shell histories. Pure: checks paths and
+//! contents.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Files above this are programs and data; secrets are small.
-pub const LOOKED_AT_BYTES: u64 = 1 << 20;
+/// Secrets are small; larger files are skipped.
+pub const MAX_CHECKED_BYTES: u64 = 1 << 20;
 
-/// Test keys in packages are no secrets, and are where packages keep what belongs to them.
+/// Test keys in packages are no secrets.
 const OF_PACKAGES: [&str; 3] = ["usr/lib", "usr/share", "opt/trellis/venv"];
 
-/// What begins a line of a private key, in any of its formats.
+/// Starts of private keys in all formats.
 const KEY_MARKS: [&str; 6] = [
     "-----BEGIN PRIVATE KEY-----",
     "-----BEGIN ENCRYPTED PRIVATE KEY-----",
@@ -38,7 +38,7 @@ const TOKENS: [&str; 7] =
 const TOKEN_WORDS: [&str; 5] =
     ["TOKENTXT=", "ONEGATE_TOKEN=", "AWS_SECRET_ACCESS_KEY=", "FL_ADMIN_TOKEN=", "FL_JOIN_TOKEN="];
 
-/// What a name alone gives away.
+/// Findings by path.
 pub fn by_name(path: &Path, bytes: u64) -> Option<Finding> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let what = if path == Path::new("etc/machine-id") && bytes > 0 || path == Path::new("var/lib/dbus/machine-id") {
@@ -46,9 +46,9 @@ pub fn by_name(path: &Path, bytes: u64) -> Option<Finding> {
     } else if name.starts_with("ssh_host_") && path.starts_with("etc/ssh") {
         "a key of an SSH server"
     } else if name == "authorized_keys" && bytes > 0 {
-        "somebody's way in"
+        "SSH access of a user"
     } else if HISTORIES.contains(&name) {
-        "what somebody typed"
+        "a history of commands"
     } else if TOKENS.contains(&name) && !of_package(path) {
         "a token or a password"
     } else if path == Path::new("var/lib/systemd/random-seed") {
@@ -59,7 +59,7 @@ pub fn by_name(path: &Path, bytes: u64) -> Option<Finding> {
     Some(Finding { path: path.to_owned(), what })
 }
 
-/// What a file's content gives away.
+/// Findings by contents.
 pub fn by_content(path: &Path, content: &[u8]) -> Option<Finding> {
     let found = |what| Some(Finding { path: path.to_owned(), what });
     if path == Path::new("etc/shadow") {
@@ -85,7 +85,7 @@ fn of_package(path: &Path) -> bool {
     OF_PACKAGES.iter().any(|place| path.starts_with(place))
 }
 
-/// The second field of a line is `*` or begins with `!` where nobody can log in.
+/// The second field of a line is `*` or starts with `!` if the account has no password.
 fn has_password(shadow: &[u8]) -> bool {
     let fields = |line: &[u8]| line.split(|byte| *byte == b':').nth(1).map(<[u8]>::to_vec);
     let mut passwords = shadow.split(|byte| *byte == b'\n').filter_map(fields);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_give_something_away() {
+    fn secrets_are_found_by_path() {
         let cases = [
             ("etc/machine-id", 33, true),
             ("etc/machine-id", 0, false),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_give_something_away() {
+    fn secrets_are_found_by_contents() {
         let key = "x\n-----BEGIN EC PRIVATE KEY-----\nabc\n";
         let cases = [
             ("etc/trellis/key.pem", key, Some("a private key")),

@@ -1,11 +1,10 @@
-//! Programs of others that building and verifying need, and the Debian package that each comes with. All that are missing
-//! are told at once.
+//! External programs for building and verifying, with their Debian packages. All missing ones are reported together.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A program on the path, or a file at its place.
+/// A program in PATH, or a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tool {
     pub name: &'static str,
@@ -51,7 +50,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Those that are not there; programs of the administrator count also when the path leaves them out.
+/// Missing programs; administrator directories count even if they are not in PATH.
 pub fn missing(tools: &[Tool], path: &[PathBuf]) -> Option<Missing> {
     let there = |tool: &&Tool| match tool.name.starts_with('/') {
         true => Path::new(tool.name).exists(),
@@ -61,7 +60,7 @@ pub fn missing(tools: &[Tool], path: &[PathBuf]) -> Option<Missing> {
     (!missing.is_empty()).then_some(Missing(missing))
 }
 
-/// Where programs are looked for.
+/// Directories of programs.
 pub fn search_path() -> Vec<PathBuf> {
     let given = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&given).chain(["/usr/sbin", "/sbin"].map(PathBuf::from)).collect()
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_are_missing_are_told_with_their_packages_once() {
+    fn missing_tools_are_reported_with_their_packages() {
         let missing = missing(&BUILD, &[]).expect("an empty path has none").to_string();
         assert!(missing.starts_with("tar, mke2fs, debugfs, mkfs.vfat, mcopy, grub-mkimage,"), "{missing}");
         assert_eq!(missing.matches("e2fsprogs").count(), 1, "{missing}");

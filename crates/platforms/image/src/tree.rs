@@ -1,5 +1,5 @@
-//! The files of an image as a list, in an order that depends on their names only. Reading is here; what follows from the
-//! list (`ext4`, `secrets`) is pure.
+//! List of an image's files in an order that depends only on names. Reads the tree; users of the list (`ext4`, `secrets`) are
+//! pure.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -9,16 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Where Linux keeps what a program may do although its user may not.
+/// Extended attribute with the capabilities of a program.
 pub const CAPABILITY: &str = "security.capability";
 const CAPABILITY_BYTES: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// From the root of the tree, without a leading `/`; that of the root itself is empty.
+    /// Relative to the root of the tree, without a leading `/`; empty for the root itself.
     pub path: PathBuf,
     pub kind: Kind,
-    /// Permissions only.
+    /// Permission bits only.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -32,7 +32,7 @@ pub enum Kind {
     File {
         bytes: u64,
     },
-    /// The same file as one that is earlier in the list.
+    /// A hard link to an earlier file in the list.
     Again(PathBuf),
     Link(PathBuf),
     Character {
@@ -50,11 +50,11 @@ pub enum Kind {
 pub enum TreeError {
     #[error("cannot read {}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{} is a socket: nothing to put into an image", .0.display())]
+    #[error("{} is a socket, which an image cannot contain", .0.display())]
     Socket(PathBuf),
 }
 
-/// Everything below `root`, parents before children, children by the bytes of their names.
+/// Everything below `root`, parents before children, children in byte order of names.
 pub fn list(root: &Path) -> Result<Vec<Entry>, TreeError> {
     let mut reading = Reading { root, entries: Vec::new(), seen: HashMap::new() };
     reading.enter(Path::new(""))?;
@@ -64,7 +64,7 @@ pub fn list(root: &Path) -> Result<Vec<Entry>, TreeError> {
 struct Reading<'a> {
     root: &'a Path,
     entries: Vec<Entry>,
-    /// Files with several names, by device and number.
+    /// Files with several names, by device and inode.
     seen: HashMap<(u64, u64), PathBuf>,
 }
 
@@ -123,14 +123,14 @@ impl Reading<'_> {
     }
 }
 
-/// A file system that knows no such attributes has none.
+/// Some file systems do not support such attributes.
 fn capability(place: &Path) -> Option<Vec<u8>> {
     let mut value = [0; CAPABILITY_BYTES];
     let length = rustix::fs::lgetxattr(place, CAPABILITY, &mut value[..]).ok()?;
     Some(value[..length].to_vec())
 }
 
-/// The name of an entry in its directory.
+/// Name of an entry in its directory.
 pub fn name(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }

@@ -1,6 +1,7 @@
-//! Starts an image as a hypervisor would and looks at what became of it. The machine is asked by a script in its context, and
-//! answers through a serial port of its own, so nothing in the image is there for tests only.
+//! Boots an image in an emulator and checks it. A script in the context queries the machine, and responds through a serial
+//! port, so images need no test code.
 //!
+//! The image is not modified: the machine writes to an overlay.
 //! The image is not written to: the machine works on a layer above it.
 
 mod judge;
@@ -17,11 +18,11 @@ use crate::command::{CommandError, Run, last_lines, wait};
 use crate::recipe::Role;
 use crate::tools::{self, FIRMWARE, FIRMWARE_VARIABLES, QEMU};
 
-/// By this name the machine finds the port for its answers.
+/// Name of the serial port for responses.
 const PORT: &str = "org.trellis.verify";
 const MEMORY_MIB: u32 = 1024;
 const LAYER_LIMIT: Duration = Duration::from_secs(60);
-/// Lines of the console that are told with a failure.
+/// Number of console lines in a failure.
 const CONSOLE_LINES: usize = 25;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum Firmware {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
-    /// In software: everywhere, and slow.
+    /// Software emulation: available everywhere, but slow.
     Tcg,
     Kvm,
 }
@@ -44,7 +45,7 @@ pub struct Trial<'a> {
     pub firmware: Firmware,
     pub accelerator: Accelerator,
     pub limit: Duration,
-    /// The disc with the context; it must contain [`script`].
+    /// Context disc, which must contain [`script`].
     pub disc: &'a [u8],
 }
 
@@ -52,7 +53,7 @@ pub struct Trial<'a> {
 pub struct Verdict {
     pub checks: Vec<Check>,
     pub took: Duration,
-    /// The end of what the console showed.
+    /// The last lines of the console.
     pub console: String,
 }
 
@@ -62,11 +63,11 @@ pub enum VerifyError {
     Refused(String),
     #[error(transparent)]
     Command(#[from] CommandError),
-    #[error("the machine cannot be started, or its files not written")]
+    #[error("the machine could not be started, or its files could not be written")]
     Io(#[from] io::Error),
 }
 
-/// What the machine runs after its appliance: a line for each fact, and then it turns itself off.
+/// Script that the machine runs after its appliance: prints facts, then powers off.
 pub fn script() -> String {
     let units = judge::ENABLED.join(" ");
     format!(
@@ -123,7 +124,7 @@ pub fn verify(trial: &Trial) -> Result<Verdict, VerifyError> {
     Ok(Verdict { checks, took: began.elapsed(), console })
 }
 
-/// The machine that OpenNebula would make: a disk on virtio, the context on a CD, a card on virtio.
+/// The machine that OpenNebula would create: disk, network card and CD on virtio.
 fn arguments(trial: &Trial, place: &Path) -> Vec<String> {
     let at = |name: &str| place.join(name).display().to_string();
     let accelerator = match trial.accelerator {
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_is_emulated_unless_somebody_asks_for_more() {
+    fn software_emulation_is_the_default() {
         let trial = Trial {
             image: Path::new("/i.qcow2"),
             role: Role::Superlink,

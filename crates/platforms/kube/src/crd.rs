@@ -1,6 +1,6 @@
-//! The definitions of our resources, as the API server takes them: structural schemas, rules, columns, subresources.
+//! Custom resource definitions: structural schemas, rules, columns, subresources.
 //!
-//! Small enough for client-side `kubectl apply`: core types of Kubernetes come without their descriptions.
+//! Core types have no descriptions, so that client-side `kubectl apply` accepts the size.
 
 mod core;
 mod faults;
@@ -16,15 +16,15 @@ use crate::federation::{GROUP, KIND, PLURAL, VERSION};
 pub use faults::faults;
 use schema::Schema;
 
-/// Above this, client-side `kubectl apply` cannot keep what it applied in an annotation.
-pub const MOST_BYTES: usize = 262_144;
+/// Limit of client-side `kubectl apply`, which stores the object in an annotation.
+pub const MAX_BYTES: usize = 262_144;
 
-/// Both, in the order in which they are installed.
+/// All definitions, in the order of installation.
 pub fn all() -> [Value; 2] {
     [federation(), federation_run()]
 }
 
-/// `Federation`, as the operator has it whose place ours takes, with the optional fields of ours.
+/// `Federation` of the operator that this one replaces, with optional fields of Trellis.
 pub fn federation() -> Value {
     let schema = Schema::object("A federation of Flower on this cluster: one SuperLink and pools of SuperNodes.")
         .field("apiVersion", Schema::text("flwr.exalsius.ai/v1"))

@@ -1,4 +1,4 @@
-//! The `Federation` resource as users write it: `flwr.exalsius.ai/v1`, and the optional fields of ours.
+//! The `Federation` resource: `flwr.exalsius.ai/v1` with optional fields of Trellis.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ pub const API_VERSION: &str = "flwr.exalsius.ai/v1";
 pub const KIND: &str = "Federation";
 pub const PLURAL: &str = "federations";
 
-/// A value of a core type of Kubernetes, as it was written.
+/// A value of a core type of Kubernetes, unparsed.
 pub type Raw = Value;
 
-/// One resource, read.
+/// A parsed resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Federation {
     pub name: String,
@@ -37,12 +37,12 @@ pub struct Spec {
     pub isolation_mode: Isolation,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Absent is true.
+    /// Absent: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure: Option<bool>,
     pub superlink: SuperLink,
     pub supernodes: SuperNodes,
-    // Ours, from here on. Left out, everything is as the operator this one takes the place of has it.
+    // Fields of Trellis. Without them the resource means the same as for the operator that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
     #[serde(default)]
@@ -87,7 +87,7 @@ pub struct SuperLink {
     pub env: Vec<Raw>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra_args: Vec<String>,
-    /// Ours: the sidecar's, which the other operator has no way to give.
+    /// Trellis: arguments of the SuperExec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superexec_extra_args: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub struct Service {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Zero and absent are the defaults: 9092, 9091, 9093.
+/// Zero and absent mean the defaults: 9092, 9091, 9093.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ports {
@@ -125,10 +125,10 @@ pub struct Ports {
     pub grpc: Option<i32>,
     #[serde(default, rename = "serverAppIO", skip_serializing_if = "Option::is_none")]
     pub server_app_io: Option<i32>,
-    /// Of the Control API.
+    /// Port of the Control API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<i32>,
-    /// Ours: of the HTTP API (Flower 1.35 and later); 8000.
+    /// Trellis: port of the HTTP API (Flower 1.35 and later); 8000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<i32>,
 }
@@ -160,7 +160,7 @@ pub struct Pool {
     pub pod_template: Option<Raw>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra_args: Vec<String>,
-    /// Ours.
+    /// Trellis: arguments of the SuperExec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superexec_extra_args: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -177,7 +177,7 @@ pub struct Pool {
     pub node_config: BTreeMap<String, String>,
 }
 
-/// Null is as good as absent.
+/// Null means absent.
 fn or_default<'de, T: Default + Deserialize<'de>, D: serde::Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -194,7 +194,7 @@ pub struct Images {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gpu {
-    /// Absent is false, but for `mountAll`, which is then enough.
+    /// Absent: the value of `mountAll`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,7 +205,7 @@ pub struct Gpu {
     pub count: Option<i32>,
     #[serde(default)]
     pub mount_all: bool,
-    /// Ours: a claim of dynamic resource allocation takes the place of an extended resource.
+    /// Trellis: a claim template of dynamic resource allocation replaces the extended resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_claim_template: Option<String>,
 }
@@ -222,7 +222,7 @@ pub enum Vendor {
 pub struct Security {
     #[serde(default)]
     pub tls: Tls,
-    /// Only nodes whose keys are known may join; needs TLS.
+    /// Only nodes with registered keys may join; needs TLS.
     #[serde(default)]
     pub node_auth: bool,
     #[serde(default)]
@@ -235,13 +235,13 @@ pub struct Tls {
     /// Absent: `auto` where `insecure` is false and no certificate is given by `extraArgs`, else `off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TlsMode>,
-    /// Of mode `secret`: `tls.crt`, `tls.key`, `ca.crt`.
+    /// For mode `secret`: a Secret with `tls.crt`, `tls.key`, `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_name: Option<String>,
-    /// Of mode `certManager`.
+    /// For mode `certManager`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_ref: Option<Raw>,
-    /// Names and addresses beside those of the Service.
+    /// Names and addresses in addition to those of the Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra_names: Vec<String>,
 }
@@ -260,7 +260,7 @@ pub enum TlsMode {
 pub struct NetworkPolicy {
     #[serde(default)]
     pub enabled: bool,
-    /// Who may use the Control API, beside the operator: peers as in a NetworkPolicy.
+    /// Clients of the Control API in addition to the operator: peers as in a NetworkPolicy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<Raw>,
 }
@@ -268,17 +268,17 @@ pub struct NetworkPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Persistence {
-    /// Absent: a claim where the cluster has a default storage class, else the pod's own directory.
+    /// Absent: a claim if the cluster has a default storage class, else a directory of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     #[serde(default, deserialize_with = "quantity", skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
-    /// What becomes of claims, of the SuperLink and of pools, when the federation or the pool is deleted; absent: they stay.
+    /// Retention of claims of the SuperLink and of pools when the federation or the pool is deleted; absent: retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_deleted: Option<Retention>,
-    /// What becomes of the claims of nodes that a smaller pool no longer has; absent: they stay.
+    /// Retention of claims of nodes that a smaller pool no longer has; absent: retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_scaled: Option<Retention>,
 }
@@ -299,11 +299,11 @@ impl Retention {
     }
 }
 
-/// How many nodes one pool has; `replicas` is what the scale subresource writes.
+/// Size of one pool; the scale subresource writes `replicas`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scaling {
-    /// Empty: the only one ([`Spec::scaled_pool`]), since the scale subresource cannot say it.
+    /// Empty: the only pool ([`Spec::scaled_pool`]), because the scale subresource cannot name one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,7 +333,7 @@ pub struct ScalingRule {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Monitoring {
-    /// Of Trellis images: metrics on this port of every pod.
+    /// Metrics of Trellis programs on a port of every pod.
     #[serde(default)]
     pub metrics: bool,
     #[serde(default)]
@@ -346,10 +346,10 @@ pub struct Monitoring {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrade {
-    /// Nodes of a pool that may be away at once: a number or a share; absent: 1.
+    /// Nodes of a pool that may be unavailable at once: a number or a percentage; absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Raw>,
-    /// For how long a node may finish what it does; absent: 600.
+    /// Drain time of a node; absent: 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_timeout_seconds: Option<u32>,
 }
@@ -358,14 +358,14 @@ pub struct Upgrade {
 #[serde(rename_all = "camelCase")]
 pub struct Site {
     pub name: String,
-    /// How many nodes may join from there.
+    /// Number of nodes that may join from the site.
     pub nodes: i32,
-    /// Networks that its nodes call from, as the cluster sees them. None: from anywhere.
+    /// Networks of its nodes, as the cluster sees them. Empty: any.
     #[serde(default)]
     pub cidrs: Vec<String>,
 }
 
-/// A quantity is text, or a number that somebody wrote without quotes.
+/// A quantity is a text or a number.
 fn quantity<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(value)? {
         Value::Null => None,
@@ -375,14 +375,13 @@ fn quantity<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<String>
     })
 }
 
-/// A resource that cannot be read: the definition in the cluster let something pass that ours would not.
+/// A resource that cannot be parsed, because the definition in the cluster admits more than ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(pub String);
 
 impl Unreadable {
-    /// Of a resource that its type does not take. Our definition finds all that is wrong, and where; if it finds nothing, what the
-    /// type said must do.
+    /// Explains a parse failure with all violations of our definition; without any, with the message of the parser.
     pub(crate) fn explained(definition: &Value, resource: &Value, said: &serde_json::Error) -> Unreadable {
         let faults = crd::faults(definition, resource);
         Unreadable(if faults.is_empty() { format!("spec: {said}") } else { faults.join("; ") })
@@ -390,7 +389,7 @@ impl Unreadable {
 }
 
 impl Federation {
-    /// From the resource as the API server gives it.
+    /// Parses the resource as the API server returns it.
     pub fn read(resource: &Value) -> Result<Federation, Unreadable> {
         let meta = &resource["metadata"];
         let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
@@ -416,7 +415,7 @@ impl Federation {
 }
 
 impl Spec {
-    /// The pool that `scaling` is about: the one it names, or the only one.
+    /// The pool that `scaling` names, or the only one.
     pub fn scaled_pool(&self) -> Option<&Pool> {
         let pools = &self.supernodes.pools;
         match self.scaling.as_ref()?.pool.as_str() {

@@ -1,17 +1,17 @@
-//! Which programs the images of a federation hold ([`image`]), and what is wrong with their combination. Knows nothing of pods.
+//! The programs in the images of a federation ([`image`]), and whether they work together. Knows nothing about pods.
 
 pub(crate) mod image;
 
 use trellis_flower::{Image, Isolation, Program, Release, Skew, skew};
 
 use crate::federation::Federation;
-use crate::render::Problem;
+use trellis_diagnostic::Diagnostic;
 
-/// What all images of a federation hold.
+/// Programs of all images of a federation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     pub superlink: Program,
-    /// Of its sidecar; with process isolation.
+    /// The SuperExec beside it, with process isolation.
     pub superlink_superexec: Option<Program>,
     /// In the order of the resource.
     pub pools: Vec<PoolPrograms>,
@@ -31,7 +31,7 @@ impl Programs {
         let superlink = image::program(&spec.superlink.image, spec);
         let sidecar = |image: Option<&String>, host: Program| {
             let image = image.filter(|image| !image.is_empty() && process)?;
-            // An image of one's own apps, beside a program whose release is known, was made for that release.
+            // An image with a user's apps, beside a program of a known release, was built for that release.
             Some(match (image::flower(image, spec), host) {
                 (Program::Unknown, Program::Flower(release)) => Program::Flower(release),
                 (found, _) => found,
@@ -55,7 +55,7 @@ impl Programs {
         self.superlink.to_string()
     }
 
-    /// What cannot work, and what works and must be told.
+    /// Problems and advice.
     pub fn findings(&self, federation: &Federation) -> Findings {
         let mut findings = Findings::default();
         let spec = &federation.spec;
@@ -85,69 +85,61 @@ impl Programs {
     }
 }
 
-/// Each once, in the order of the resource.
+/// Findings without duplicates, in the order of the resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    pub problems: Vec<Problem>,
-    pub notes: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
+    pub notes: Vec<Diagnostic>,
 }
 
 impl Findings {
     fn unknown(&mut self, program: Program, place: &str, image: &str) {
         if program == Program::Unknown {
-            self.note(Problem {
-                place: place.to_owned(),
-                what: format!("which release of Flower the image {image} holds is not known; it is called as 1.34 is"),
-                to_do: format!("set spec.version to the release, as \"{}\"", Release::NEWEST),
-            });
+            self.note(Diagnostic::warning(
+                place,
+                format!("which release of Flower the image {image} holds is not known; it is called as 1.34 is"),
+                format!("set spec.version to the release, as \"{}\"", Release::NEWEST),
+            ));
         }
         if program.before(Release::OLDEST) {
             let oldest = Release::OLDEST.series();
-            self.note(Problem {
-                place: place.to_owned(),
-                what: format!(
+            self.note(Diagnostic::warning(place, format!(
                     "the image {image} holds {program}, which is older than {oldest}: it may not know arguments that it is given, and end"
-                ),
-                to_do: format!("use an image of {oldest} or later"),
-            });
+                ), format!("use an image of {oldest} or later")));
         }
     }
 
-    /// `spec.version` says one release, and the tag of an official image another one.
+    /// `spec.version` and the tag of an official image disagree.
     fn contradiction(&mut self, federation: &Federation) {
         let spec = &federation.spec;
         let Some(version) = spec.version.as_deref() else { return };
         let Some(said) = Release::read(version) else {
             if image::program(&spec.superlink.image, spec) != Program::Trellis {
-                self.note(Problem {
-                    place: "spec.version".to_owned(),
-                    what: format!("{version:?} is no release of Flower"),
-                    to_do: format!("write it as \"{}\", or leave it out", Release::NEWEST),
-                });
+                self.note(Diagnostic::warning(
+                    "spec.version",
+                    format!("{version:?} is no release of Flower"),
+                    format!("write it as \"{}\", or leave it out", Release::NEWEST),
+                ));
             }
             return;
         };
         let image = Image::read(&spec.superlink.image);
         if let Some(tagged) = image.official_release().filter(|tagged| tagged.minor != said.minor) {
             let (said, tagged) = (said.series(), tagged.series());
-            self.note(Problem {
-                place: "spec.version".to_owned(),
-                what: format!(
-                    "it says {said}, and the image {} holds {tagged}: the image counts",
-                    spec.superlink.image
-                ),
-                to_do: format!("set spec.version to \"{tagged}.0\", or leave it out"),
-            });
+            self.note(Diagnostic::warning(
+                "spec.version",
+                format!("it says {said}, and the image {} holds {tagged}: the image counts", spec.superlink.image),
+                format!("set spec.version to \"{tagged}.0\", or leave it out"),
+            ));
         }
     }
 
     fn add(&mut self, place: &str, skew: Skew) {
-        let problem = |(what, to_do): (String, String)| Problem { place: place.to_owned(), what, to_do };
         match skew {
             Skew::Works => {}
-            Skew::Differs(what, to_do) => self.note(problem((what, to_do))),
+            Skew::Differs(what, to_do) => self.note(Diagnostic::warning(place, what, to_do)),
             Skew::CannotWork(what, to_do) => {
-                let found = problem((what, to_do));
+                let found = Diagnostic::error(place, what, to_do);
                 if !self.problems.contains(&found) {
                     self.problems.push(found);
                 }
@@ -155,7 +147,7 @@ impl Findings {
         }
     }
 
-    fn note(&mut self, note: Problem) {
+    fn note(&mut self, note: Diagnostic) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }

@@ -1,19 +1,24 @@
-//! Kubernetes as data: what users write ([`federation`], [`run`]), its definition ([`crd`]), which release of Flower an image
-//! holds ([`flower`]), the objects that a federation needs ([`render`]), how wanted and live ones compare ([`object`]), and what
-//! is reported about them ([`status`]). Also what pods may request ([`pod_policy`]), why they do not start ([`pods`]),
-//! and what an installation of the operator consists of ([`manifests`]).
+//! Kubernetes as data: the resources of users ([`federation`], [`run`]) and their definitions ([`crd`]), the releases
+//! of Flower in images ([`flower`]), the objects of a federation ([`render`]), their Secrets ([`trust`]), the
+//! comparison of live and desired objects ([`object`]), and the status ([`status`]). Also limits on pods
+//! ([`pod_policy`]), pods that do not start ([`pods`]), and the installation of the operator ([`manifests`]).
 //!
-//! Pure: no client, no clock, no file. Core types of Kubernetes that users write (pod templates, volumes, environment) pass through
-//! as JSON, so that fields of a newer cluster are not lost.
+//! Pure: no client, no clock, no files. Core types of Kubernetes in resources (pod templates, volumes, environment)
+//! pass through as JSON, so that fields of newer clusters are kept.
+//!
+//! # Invariants
+//! - There is no shell in a pod, and no value that is parsed twice: node settings are quoted for TOML and for the
+//!   expansion of Kubernetes.
 
 pub mod crd;
+pub mod durability;
 pub mod federation;
 pub mod flower;
-pub mod ground;
 pub mod manifests;
 pub mod object;
 pub mod pod_policy;
 pub mod pods;
+pub mod progress;
 pub mod render;
 pub mod run;
 pub mod scaling;

@@ -1,7 +1,7 @@
-//! What an installation of the operator consists of, as objects in the order in which they are applied. `trellis operator
-//! manifests` prints them, `deploy/install.yaml` and `deploy/kustomize` hold them, and the chart is compared with them.
+//! Objects of an installation of the operator, in the order in which they are applied. `trellis operator manifests`
+//! prints them, `deploy/install.yaml` and `deploy/kustomize` contain them, and the chart is compared with them.
 //!
-//! Knows nothing of federations: only of the program that keeps them.
+//! Knows nothing about federations.
 
 pub mod permissions;
 
@@ -15,24 +15,24 @@ pub const NAME: &str = "trellis-operator";
 pub const NAMESPACE: &str = "trellis-system";
 pub const METRICS_PORT: u16 = 8080;
 pub const HEALTH_PORT: u16 = 8081;
-/// Of the images; the program runs as nobody in particular.
+/// User of the images.
 pub const USER: u32 = 65532;
-/// Time for a pass to end and the lease to be given back.
+/// Time to complete a reconcile and release the lease.
 const GRACE_S: u32 = 10;
 
-/// What differs between installations.
+/// Options of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
     pub namespace: String,
     pub image: String,
     pub image_pull_secrets: Vec<String>,
-    /// Whose federations are kept; none: those of all namespaces.
+    /// Namespaces of federations; empty: all.
     pub watched: Vec<String>,
     pub pod_policy: PodPolicy,
     pub replicas: u32,
     pub service_monitor: bool,
     pub network_policy: bool,
-    /// Roles for people who use federations.
+    /// Roles for users of federations.
     pub people: bool,
 }
 
@@ -52,12 +52,12 @@ impl Default for Installation {
     }
 }
 
-/// Of this version, without the place where it is kept.
+/// The image of this version, without a registry.
 pub fn default_image() -> String {
     format!("{NAME}:{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// All objects but the definitions of resources.
+/// All objects except the resource definitions.
 pub fn objects(installation: &Installation) -> Vec<Object> {
     let mut objects = vec![namespace(installation), service_account(installation)];
     objects.extend(roles(installation));
@@ -78,7 +78,7 @@ pub fn objects(installation: &Installation) -> Vec<Object> {
     objects.into_iter().map(Object).collect()
 }
 
-/// Which pods are the operator's; never changes, because selectors cannot.
+/// Selector of the pods of the operator. Selectors are immutable.
 fn selector() -> Value {
     json!({"app.kubernetes.io/name": NAME})
 }
@@ -106,7 +106,7 @@ fn with(mut object: Map<String, Value>, field: &str, value: Value) -> Map<String
 
 fn namespace(installation: &Installation) -> Value {
     let mut made = Value::Object(object("v1", "Namespace", None, &installation.namespace));
-    // The operator's own pod is as strict as the strictest profile asks.
+    // The pod of the operator satisfies the strictest Pod Security profile.
     for mode in ["enforce", "warn"] {
         made["metadata"]["labels"][format!("pod-security.kubernetes.io/{mode}")] = json!("restricted");
     }
@@ -214,7 +214,7 @@ fn container(installation: &Installation) -> Value {
     })
 }
 
-/// Of `trellis operator run`, which the image begins with.
+/// Arguments of `trellis operator run`, the entry point of the image.
 fn arguments(installation: &Installation) -> Vec<String> {
     let policy = &installation.pod_policy;
     let usual = [
@@ -233,7 +233,7 @@ fn disruption_budget(installation: &Installation) -> Value {
     with(made, "spec", json!({"maxUnavailable": 1, "selector": {"matchLabels": selector()}})).into()
 }
 
-/// Metrics for namespaces that say they collect them. The API server and SuperLinks are called, they do not call.
+/// Admits scrapes from namespaces with a label. The operator accepts no other connections.
 fn network_policy(installation: &Installation) -> Value {
     let made = object("networking.k8s.io/v1", "NetworkPolicy", Some(&installation.namespace), NAME);
     let collectors = json!({"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}});
@@ -247,7 +247,7 @@ fn network_policy(installation: &Installation) -> Value {
 
 fn service_monitor(installation: &Installation) -> Value {
     let made = object("monitoring.coreos.com/v1", "ServiceMonitor", Some(&installation.namespace), NAME);
-    // The namespace of a sample is its federation's, not the operator's.
+    // The namespace of a sample is that of the federation, not of the operator.
     let endpoint = json!({"port": "metrics", "path": "/metrics", "honorLabels": true});
     with(made, "spec", json!({"selector": {"matchLabels": selector()}, "endpoints": [endpoint]})).into()
 }

@@ -1,6 +1,6 @@
-//! An object of Kubernetes as JSON: who it is, whose it is, and whether a live one is as it is wanted.
+//! A Kubernetes object as JSON: identity, owner, and the comparison of live and desired objects.
 //!
-//! Pure: what is to be done is decided here, who does it is somebody else.
+//! Pure: decides what to do; the operator does it.
 
 mod difference;
 mod quantity;
@@ -15,15 +15,15 @@ use trellis_digest::sha256_hex;
 
 pub use difference::difference;
 
-/// Holds the digest of what was wanted when an object was last applied.
+/// Annotation with the digest of the desired object that was applied last.
 pub const APPLIED: &str = "trellis.dev/applied";
 const DIGEST_CHARACTERS: usize = 32;
 
-/// As it is sent: apiVersion, kind, metadata, spec.
+/// An object as the API server takes it: apiVersion, kind, metadata, spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object(pub Value);
 
-/// Which one it is, among those of a namespace.
+/// Identity of an object in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     pub api_version: String,
@@ -37,7 +37,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Who looks after an object.
+/// The controller of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
     pub kind: String,
@@ -45,24 +45,24 @@ pub struct Controller {
     pub uid: String,
 }
 
-/// The federation for which objects are wanted.
+/// The federation that owns the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner<'a> {
     pub name: &'a str,
     pub uid: &'a str,
 }
 
-/// What is to be done about one wanted object.
+/// What to do about one desired object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     InSync,
     Apply(Cause),
-    /// Something goes away first; the cluster tells when.
+    /// Another object must be deleted first; a watch reports when.
     Wait(String),
-    /// A field changed that cannot be changed in place.
+    /// An immutable field changed.
     Recreate {
         why: String,
-        /// Pods are taken over by the new object.
+        /// The new object adopts the pods.
         keep_pods: bool,
     },
     Refused(Refusal),
@@ -71,17 +71,17 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     New,
-    /// The federation wants it otherwise than before.
+    /// The desired object changed.
     Changed,
-    /// Somebody else changed it: where.
+    /// Another writer changed the object, at this field.
     Drift(String),
-    /// Made by somebody else for the same federation: what that one wrote becomes ours first.
+    /// Another operator created the object for the same federation. Its fields are taken over first.
     Adopt,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// For a condition.
+    /// Reason for a condition.
     pub reason: &'static str,
     pub message: String,
 }
@@ -119,14 +119,14 @@ impl Object {
         self.controller().is_some_and(|controller| controller.uid == owner.uid)
     }
 
-    /// With the digest of itself in its annotations.
+    /// Adds the digest of the object to its annotations.
     pub fn marked(&self) -> Object {
         let mut marked = self.clone();
         marked.0["metadata"]["annotations"][APPLIED] = digest(&self.0).into();
         marked
     }
 
-    /// Without what is of no use to us and takes most of the room.
+    /// Removes large fields that the operator does not use.
     pub fn trimmed(mut self) -> Object {
         if let Some(meta) = self.0["metadata"].as_object_mut() {
             meta.remove("managedFields");
@@ -139,7 +139,7 @@ impl Object {
     }
 }
 
-/// The same for equal values, whatever the order of their fields.
+/// Equal for equal values, whatever the order of fields.
 pub fn digest(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
@@ -173,7 +173,7 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-/// What a live object is made of, without what changes by itself.
+/// Digest of a live object without fields that change by themselves.
 pub fn digest_of_live(live: &Object) -> String {
     let meta = &live.0["metadata"];
     let mut kept = live.0.as_object().cloned().unwrap_or_default();
@@ -183,33 +183,33 @@ pub fn digest_of_live(live: &Object) -> String {
     digest(&Value::Object(kept))
 }
 
-/// `wanted` with what an existing object keeps because it cannot be changed and does not matter enough to make it anew.
-pub fn settled(mut wanted: Object, live: Option<&Object>) -> Object {
-    let Some(live) = live.filter(|live| live.0["kind"] == "StatefulSet") else { return wanted };
+/// The desired object with immutable fields of the live one that are not worth a new object.
+pub fn settled(mut desired: Object, live: Option<&Object>) -> Object {
+    let Some(live) = live.filter(|live| live.0["kind"] == "StatefulSet") else { return desired };
     let policy = &live.0["spec"]["podManagementPolicy"];
-    if policy.is_string() && wanted.0["spec"]["podManagementPolicy"].is_string() {
-        wanted.0["spec"]["podManagementPolicy"] = policy.clone();
+    if policy.is_string() && desired.0["spec"]["podManagementPolicy"].is_string() {
+        desired.0["spec"]["podManagementPolicy"] = policy.clone();
     }
-    wanted
+    desired
 }
 
-/// What is to be done so that `live` becomes `wanted` (which is settled and not marked). `made` is the digest of what the API
-/// server made of this very `wanted` before, where it writes things in another way than we do.
-pub fn compare(wanted: &Object, live: Option<&Object>, owner: Owner<'_>, made: Option<&str>) -> Verdict {
+/// Compares a desired object (settled, without digest) with the live one. `normalized` is the digest of the live object after
+/// this desired object was applied, if the API server normalized it to another form.
+pub fn compare(desired: &Object, live: Option<&Object>, owner: Owner<'_>, normalized: Option<&str>) -> Verdict {
     let Some(live) = live else { return Verdict::Apply(Cause::New) };
     if let Some(verdict) = not_ours(live, owner) {
         return verdict;
     }
-    let found = difference(&wanted.0, &live.0);
-    let as_made = || made.is_some_and(|made| made == digest_of_live(live));
+    let found = difference(&desired.0, &live.0);
+    let is_normalized = || normalized.is_some_and(|normalized| normalized == digest_of_live(live));
     match live.applied() {
-        Some(applied) if applied == digest(&wanted.0) => match found {
+        Some(applied) if applied == digest(&desired.0) => match found {
             None => Verdict::InSync,
-            Some(_) if as_made() => Verdict::InSync,
-            Some(place) => immutable(wanted, live).unwrap_or(Verdict::Apply(Cause::Drift(place))),
+            Some(_) if is_normalized() => Verdict::InSync,
+            Some(place) => immutable(desired, live).unwrap_or(Verdict::Apply(Cause::Drift(place))),
         },
-        Some(_) => immutable(wanted, live).unwrap_or(Verdict::Apply(Cause::Changed)),
-        None => immutable(wanted, live).unwrap_or(Verdict::Apply(Cause::Adopt)),
+        Some(_) => immutable(desired, live).unwrap_or(Verdict::Apply(Cause::Changed)),
+        None => immutable(desired, live).unwrap_or(Verdict::Apply(Cause::Adopt)),
     }
 }
 
@@ -232,19 +232,21 @@ fn not_ours(live: &Object, owner: Owner<'_>) -> Option<Verdict> {
                 false => foreign(&format!("belongs to {kind} {name}")),
             })
         }
-        Some(_) if live.is_leaving() => Some(Verdict::Wait(format!("{identity} to be gone before it is made anew"))),
+        Some(_) if live.is_leaving() => {
+            Some(Verdict::Wait(format!("{identity} to be deleted before it is created again")))
+        }
         Some(_) => None,
     }
 }
 
-/// What follows from a change of what cannot be changed in place.
-fn immutable(wanted: &Object, live: &Object) -> Option<Verdict> {
-    let (kind, new, old) = (wanted.0["kind"].as_str()?, &wanted.0["spec"], &live.0["spec"]);
+/// The verdict for a change of immutable fields.
+fn immutable(desired: &Object, live: &Object) -> Option<Verdict> {
+    let (kind, new, old) = (desired.0["kind"].as_str()?, &desired.0["spec"], &live.0["spec"]);
     if !matches!(kind, "StatefulSet" | "DaemonSet") {
         return None;
     }
     if difference(&new["selector"], &old["selector"]).is_some() {
-        // Its pods would belong to nobody.
+        // Its pods would have no owner.
         return Some(Verdict::Recreate { why: "the selector changed".to_owned(), keep_pods: false });
     }
     if kind != "StatefulSet" {
@@ -253,7 +255,7 @@ fn immutable(wanted: &Object, live: &Object) -> Option<Verdict> {
     let templates = |spec: &Value| spec["volumeClaimTemplates"].as_array().cloned().unwrap_or_default();
     let (new_claims, old_claims) = (templates(new), templates(old));
     if let Some(message) = lost_claim(&new_claims, &old_claims) {
-        let message = format!("{}: {message}", wanted.identity());
+        let message = format!("{}: {message}", desired.identity());
         return Some(Verdict::Refused(Refusal { reason: "DataWouldBeLost", message }));
     }
     let again = |why: &str| Some(Verdict::Recreate { why: why.to_owned(), keep_pods: true });
@@ -268,14 +270,14 @@ fn immutable(wanted: &Object, live: &Object) -> Option<Verdict> {
     None
 }
 
-/// Which claim would no longer be there, or be smaller.
+/// The volume claim that would be removed or shrink.
 fn lost_claim(new: &[Value], old: &[Value]) -> Option<String> {
     let name = |claim: &Value| claim["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     old.iter().find_map(|old| {
         let claim = name(old);
         let Some(new) = new.iter().find(|new| name(new) == claim) else {
             return Some(format!(
-                "the volume claim {claim} is no longer wanted, and the data in it would not be used any more; put it back, or \
+                "the volume claim {claim} is no longer desired, and the data in it would not be used any more; put it back, or \
                  delete the StatefulSet if that is meant"
             ));
         };
@@ -290,9 +292,9 @@ fn lost_claim(new: &[Value], old: &[Value]) -> Option<String> {
     })
 }
 
-/// Objects of the federation that nothing wants any more, but for the kinds that are kept elsewhere.
+/// Objects of the federation that are not desired, except for kinds that other parts manage.
 pub fn leftovers<'a>(
-    wanted: &'a [Object],
+    desired: &'a [Object],
     live: &'a BTreeMap<Identity, Object>,
     owner: Owner<'a>,
     elsewhere: &'a [&'a str],
@@ -303,17 +305,17 @@ pub fn leftovers<'a>(
         !kept_elsewhere
             && object.is_of(owner)
             && !object.is_leaving()
-            && !wanted.iter().any(|wanted| wanted.identity() == identity)
+            && !desired.iter().any(|desired| desired.identity() == identity)
     })
 }
 
-/// Who wrote which fields, rewritten so that what another operator wrote counts as applied by `manager`. Fields that it set and
-/// that are not wanted go with the next apply. `None`: nothing to take over.
+/// Managed fields in which fields of another operator count as applied by `manager`, so that the next apply removes
+/// those that are not desired. `None`: nothing to take over.
 pub fn taken_over(managed_fields: &Value, manager: &str) -> Option<Value> {
     let entries = managed_fields.as_array()?;
     let theirs = |entry: &Value| {
         let whole = entry["subresource"].as_str().unwrap_or_default().is_empty() && entry["operation"] == "Update";
-        // Who made the object for the federation wrote its owner; `manager` is how that program calls itself.
+        // The creator of the object set its owner; `manager` is the name of that program.
         let made_it = entry["fieldsV1"]["f:metadata"]["f:ownerReferences"].is_object();
         whole && (made_it || entry["manager"] == "manager" || entry["manager"] == manager)
     };

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::federation::Federation;
-use crate::render::Problem;
+use trellis_diagnostic::Diagnostic;
 
 /// Set by the operator's administrator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ const CAPABILITIES: [&str; 13] = [
 const DEFAULT_ACCOUNT: &str = "default";
 
 /// All fields of a Federation that the policy forbids.
-pub fn violations(federation: &Federation, policy: &PodPolicy) -> Vec<Problem> {
+pub fn violations(federation: &Federation, policy: &PodPolicy) -> Vec<Diagnostic> {
     if policy.allow_privileged {
         return Vec::new();
     }
@@ -64,13 +64,13 @@ pub fn violations(federation: &Federation, policy: &PodPolicy) -> Vec<Problem> {
 
 struct Check<'p> {
     policy: &'p PodPolicy,
-    problems: Vec<Problem>,
+    problems: Vec<Diagnostic>,
 }
 
 impl Check<'_> {
     fn forbid(&mut self, place: String, what: impl Into<String>) {
         let to_do = "leave it out, or ask who runs the operator to start it with --allow-privileged-pods";
-        self.problems.push(Problem { place, what: what.into(), to_do: to_do.to_owned() });
+        self.problems.push(Diagnostic::error(place, what, to_do));
     }
 
     fn workload(&mut self, place: &str, template: Option<&Value>, volumes: &[Value]) {
@@ -104,11 +104,11 @@ impl Check<'_> {
         let may_use_token = is_listed(account);
         for (field, name) in foreign {
             let to_do = "leave it out, or ask who runs the operator to allow it with --allow-service-account";
-            self.problems.push(Problem {
-                place: format!("{place}.{field}"),
-                what: format!("pods may not run as the service account {name}"),
-                to_do: to_do.to_owned(),
-            });
+            self.problems.push(Diagnostic::error(
+                format!("{place}.{field}"),
+                format!("pods may not run as the service account {name}"),
+                to_do,
+            ));
         }
         if pod["automountServiceAccountToken"] == true && !may_use_token {
             self.forbid(

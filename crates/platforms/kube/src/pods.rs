@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::object::Object;
+use crate::progress::Progress;
 
 /// Pods are often unschedulable for a moment, while a volume is provisioned or a machine joins.
 const UNSCHEDULABLE_GRACE: SignedDuration = SignedDuration::from_secs(10);
@@ -19,29 +20,38 @@ const FAILED_STARTS: [&str; 7] = [
     "ErrImagePull",
     "ImagePullBackOff",
     "ErrImageNeverPull",
-    "InvalidImageName",
+    INVALID_IMAGE_NAME,
     "CreateContainerConfigError",
     "CreateContainerError",
     "RunContainerError",
 ];
+const INVALID_IMAGE_NAME: &str = "InvalidImageName";
 const IMAGE_PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 /// Nodes restart until their SuperLink is reachable, so this reason alone is not a failure.
 const CRASHES: &str = "CrashLoopBackOff";
 const REVISION_LABEL: &str = "controller-revision-hash";
 
+/// Why a pod does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hindrance {
+pub struct StartFailure {
     /// Reason for a condition, in Kubernetes' own terms.
     pub reason: String,
     pub message: String,
 }
 
+impl StartFailure {
+    /// Whether no retry of the kubelet can succeed.
+    pub fn is_permanent(&self) -> bool {
+        self.reason == INVALID_IMAGE_NAME
+    }
+}
+
 /// Why pods of a workload are not ready, from their status, else from the controller's events. Pods with the same
 /// reason are reported once, with their number.
-pub fn hindrances(workload: &Object, pods: &[Value], events: &[Value], now: Timestamp) -> Vec<Hindrance> {
+pub fn start_failures(workload: &Object, pods: &[Value], events: &[Value], now: Timestamp) -> Vec<StartFailure> {
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| belongs(workload, pod)) {
-        if let Some(Hindrance { reason, message }) = of_pod(pod, now) {
+        if let Some(StartFailure { reason, message }) = start_failure(pod, now) {
             let (count, first) = found.entry(reason).or_insert((0, String::new()));
             *count += 1;
             if first.is_empty() || message < *first {
@@ -49,16 +59,17 @@ pub fn hindrances(workload: &Object, pods: &[Value], events: &[Value], now: Time
             }
         }
     }
-    if lacks_pods(workload)
+    let progress = Progress::of(&workload.0);
+    if progress.pods < progress.desired
         && let Some(refused) = refused_creation(workload, events, now)
     {
         found.entry(refused.reason).or_insert((1, refused.message));
     }
-    let told = |(reason, (count, message)): (String, (usize, String))| Hindrance {
+    let summary = |(reason, (count, message)): (String, (usize, String))| StartFailure {
         reason,
         message: if count > 1 { format!("{message} (and {} more)", count - 1) } else { message },
     };
-    found.into_iter().map(told).collect()
+    found.into_iter().map(summary).collect()
 }
 
 /// Pods that block a rolling update: they belong to an earlier revision and cannot start. A StatefulSet that starts
@@ -75,7 +86,7 @@ pub fn blocking<'p>(workload: &Object, pods: &'p [Value], now: Timestamp) -> Vec
         own.is_some_and(|own| own != revision) && !pod["metadata"]["deletionTimestamp"].is_string()
     };
     let cannot_start =
-        |pod: &&Value| of_pod(pod, now).is_some() || waiting(pod).any(|(_, wait)| wait["reason"] == CRASHES);
+        |pod: &&Value| start_failure(pod, now).is_some() || waiting(pod).any(|(_, wait)| wait["reason"] == CRASHES);
     pods.iter().filter(|pod| belongs(workload, pod)).filter(is_outdated).filter(cannot_start).collect()
 }
 
@@ -88,17 +99,8 @@ fn belongs(workload: &Object, pod: &Value) -> bool {
     owners.is_some_and(|owners| owners.iter().any(|owner| text(&owner["uid"]) == workload.uid()))
 }
 
-/// Whether the controller has created fewer pods than desired.
-fn lacks_pods(workload: &Object) -> bool {
-    let (spec, status) = (&workload.0["spec"], &workload.0["status"]);
-    let number = |value: &Value| value.as_i64().unwrap_or_default();
-    match text(&workload.0["kind"]) {
-        "StatefulSet" => number(&status["replicas"]) < spec["replicas"].as_i64().unwrap_or(1),
-        _ => number(&status["currentNumberScheduled"]) < number(&status["desiredNumberScheduled"]),
-    }
-}
-
-fn of_pod(pod: &Value, now: Timestamp) -> Option<Hindrance> {
+/// Why one pod does not start, from its status.
+pub fn start_failure(pod: &Value, now: Timestamp) -> Option<StartFailure> {
     let name = text(&pod["metadata"]["name"]);
     let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let placed = conditions.iter().find(|each| each["type"] == "PodScheduled" && each["status"] == "False");
@@ -107,7 +109,7 @@ fn of_pod(pod: &Value, now: Timestamp) -> Option<Hindrance> {
         let is_new = since.is_some_and(|since| now.duration_since(since) < UNSCHEDULABLE_GRACE);
         let reason = Some(text(&placed["reason"])).filter(|reason| !reason.is_empty()).unwrap_or("Unschedulable");
         let message = format!("pod {name} cannot be scheduled: {}", text(&placed["message"]));
-        return (!is_new).then(|| Hindrance { reason: reason.to_owned(), message });
+        return (!is_new).then(|| StartFailure { reason: reason.to_owned(), message });
     }
     waiting(pod).find_map(|(container, wait)| {
         let reason = text(&wait["reason"]);
@@ -118,14 +120,28 @@ fn of_pod(pod: &Value, now: Timestamp) -> Option<Hindrance> {
             _ if IMAGE_PULLS.contains(&reason) => {
                 let said = said.rsplit_once("ErrImagePull: ").map_or(said, |(_, cause)| cause);
                 let message = format!("{place}: image {image} cannot be pulled: {said}");
-                Some(Hindrance { reason: IMAGE_PULLS[1].to_owned(), message })
+                Some(StartFailure { reason: IMAGE_PULLS[1].to_owned(), message })
             }
             _ if FAILED_STARTS.contains(&reason) => {
-                Some(Hindrance { reason: reason.to_owned(), message: format!("{place}: image {image}: {said}") })
+                Some(StartFailure { reason: reason.to_owned(), message: format!("{place}: image {image}: {said}") })
             }
             _ => None,
         }
     })
+}
+
+/// Why a container of a pod restarts repeatedly, from its last termination.
+pub fn crash_loop(pod: &Value) -> Option<String> {
+    let (status, _) = waiting(pod).find(|(_, waiting)| waiting["reason"] == CRASHES)?;
+    let last = &status["lastState"]["terminated"];
+    let code = last["exitCode"].as_i64().map(|code| format!("exit code {code}"));
+    let reason = Some(text(&last["reason"])).filter(|reason| !["", "Error"].contains(reason)).map(str::to_owned);
+    let said = Some(text(&last["message"]).trim()).filter(|said| !said.is_empty()).map(str::to_owned);
+    let count = status["restartCount"].as_u64().map(|count| format!("{count} restarts"));
+    let details: Vec<String> = [code, reason, said, count].into_iter().flatten().collect();
+    let place = format!("pod {}, container {}", text(&pod["metadata"]["name"]), text(&status["name"]));
+    let details = if details.is_empty() { "the reason is unknown".to_owned() } else { details.join(", ") };
+    Some(format!("{place}: the program ends again and again: {details}"))
 }
 
 /// Waiting containers, each with its `waiting` state.
@@ -136,7 +152,7 @@ fn waiting(pod: &Value) -> impl Iterator<Item = (&Value, &Value)> {
 }
 
 /// The last event about a pod that the controller could not create: quota, Pod Security, missing RuntimeClass.
-fn refused_creation(workload: &Object, events: &[Value], now: Timestamp) -> Option<Hindrance> {
+fn refused_creation(workload: &Object, events: &[Value], now: Timestamp) -> Option<StartFailure> {
     let is_recent = |event: &&Value| {
         let times = [&event["lastTimestamp"], &event["series"]["lastObservedTime"], &event["eventTime"]];
         let last = times.into_iter().find_map(|time| text(time).parse::<Timestamp>().ok());
@@ -147,7 +163,7 @@ fn refused_creation(workload: &Object, events: &[Value], now: Timestamp) -> Opti
     let last =
         events.iter().filter(fits).filter(is_recent).max_by_key(|event| text(&event["lastTimestamp"]).to_owned())?;
     let message = format!("{}: {}", workload.identity(), text(&last["message"]));
-    Some(Hindrance { reason: "FailedCreate".to_owned(), message })
+    Some(StartFailure { reason: "FailedCreate".to_owned(), message })
 }
 
 #[cfg(test)]
@@ -188,8 +204,8 @@ mod tests {
         }]})
     }
 
-    fn told(pods: &[Value]) -> Vec<(String, String)> {
-        let found = hindrances(&set("old"), pods, &[], now());
+    fn found(pods: &[Value]) -> Vec<(String, String)> {
+        let found = start_failures(&set("old"), pods, &[], now());
         found.into_iter().map(|each| (each.reason, each.message)).collect()
     }
 
@@ -222,13 +238,13 @@ mod tests {
             (json!({"containerStatuses": [{"name": "superlink", "state": {"running": {}}}]}), None),
         ] {
             let expected: Vec<_> = expected.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
-            assert_eq!(told(&[pod("a", status.clone())]), expected, "{status}");
+            assert_eq!(found(&[pod("a", status.clone())]), expected, "{status}");
         }
         let both = [pod("b", waits("ErrImagePull", "not found")), pod("a", waits("ImagePullBackOff", "not found"))];
-        assert_eq!(told(&both), [("ImagePullBackOff".to_owned(), format!("{pulled} (and 1 more)"))]);
+        assert_eq!(found(&both), [("ImagePullBackOff".to_owned(), format!("{pulled} (and 1 more)"))]);
         let mut foreign = pod("a", waits("ErrImagePull", "not found"));
         foreign["metadata"]["ownerReferences"][0]["uid"] = "other".into();
-        assert_eq!(told(&[foreign]), []);
+        assert_eq!(found(&[foreign]), []);
     }
 
     #[test]
@@ -236,14 +252,14 @@ mod tests {
         let event = |time: &str, uid: &str| json!({"reason": "FailedCreate", "involvedObject": {"uid": uid}, "lastTimestamp": time, "message": "RuntimeClass \"x\" not found"});
         let mut lacking = set("old");
         lacking.0["status"]["replicas"] = 0.into();
-        let told = |set: &Object, event: Value| {
-            hindrances(set, &[], &[event], now()).into_iter().map(|each| each.message).collect::<Vec<_>>()
+        let found = |set: &Object, event: Value| {
+            start_failures(set, &[], &[event], now()).into_iter().map(|each| each.message).collect::<Vec<_>>()
         };
         let said = "StatefulSet fl-superlink: RuntimeClass \"x\" not found";
-        assert_eq!(told(&lacking, event("2026-01-01T00:09:00Z", "set")), [said]);
-        assert!(told(&lacking, event("2026-01-01T00:09:00Z", "other")).is_empty());
-        assert!(told(&lacking, event("2025-12-31T00:09:00Z", "set")).is_empty(), "long ago");
-        assert!(told(&set("old"), event("2026-01-01T00:09:00Z", "set")).is_empty(), "its pod is there now");
+        assert_eq!(found(&lacking, event("2026-01-01T00:09:00Z", "set")), [said]);
+        assert!(found(&lacking, event("2026-01-01T00:09:00Z", "other")).is_empty());
+        assert!(found(&lacking, event("2025-12-31T00:09:00Z", "set")).is_empty(), "long ago");
+        assert!(found(&set("old"), event("2026-01-01T00:09:00Z", "set")).is_empty(), "its pod is there now");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! What must exist for a federation, as objects in the order in which they are applied. Deterministic: the same input, the same
-//! bytes. Knows nothing of what is live, but for what [`Ground`] says.
+//! Renders the objects of a federation in the order in which they are applied. Deterministic. Live state is visible
+//! through [`Ground`] only.
 
 mod env;
 mod gpu;
+mod labels;
 mod launch;
-mod marks;
 mod network;
 mod node_config;
 mod pod;
@@ -16,99 +16,126 @@ mod template;
 
 use std::collections::BTreeMap;
 
-use trellis_flower::launch::gives;
+use serde_json::Value;
+use trellis_diagnostic::Diagnostic;
+use trellis_flower::launch::{Keepalive, gives};
+use trellis_spec::ConfigValue;
 
 use crate::federation::{Federation, Mode, Pool};
 use crate::flower::{PoolPrograms, Programs};
 use crate::object::Object;
-pub use marks::{MANAGED_BY, instance_labels, node_labels, pool_labels, superlink_labels};
+pub use env::literal;
+pub use labels::{MANAGED_BY, instance_labels, node_labels, pool_labels, superlink_labels};
 pub use ports::{Endpoints, endpoints};
 pub use superlink::TRUST_ANNOTATION;
 
-/// What is known beside the resource when its objects are made.
+/// What objects depend on beside the resource.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ground {
     pub durability: Durability,
     pub trust: Option<Trust>,
-    /// Pools whose size is not (only) what the resource says: pool, nodes.
+    /// Sizes of pools that differ from the resource.
     pub sizes: BTreeMap<String, i32>,
-    /// Of the operator, which may use the Control API.
+    /// The namespace of the operator, which may use the Control API.
     pub operator_namespace: Option<String>,
+    pub launch: LaunchSettings,
 }
 
-/// Where the SuperLink's state is.
+/// Settings of programs that the resource has no fields for. The driver of the REST API sets them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LaunchSettings {
+    pub keepalive: Option<Keepalive>,
+    /// Names and addresses by which clients outside of the cluster call the SuperLink.
+    pub endpoints: Vec<String>,
+    /// `host:port` of a SuperLink that is not behind the Service of this federation.
+    pub superlink: Option<String>,
+    /// Absent: the name of the pod.
+    pub node_name: Option<String>,
+    pub client_app: Option<String>,
+    pub gpu_memory_fraction: Option<f64>,
+    /// Values for one node, which take precedence over `nodeConfig` of its pool.
+    pub node_config: BTreeMap<String, ConfigValue>,
+}
+
+/// A workload of a federation, with the objects that serve only this workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'p> {
+    SuperLink,
+    Pool(&'p str),
+}
+
+/// Where the SuperLink stores its state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// In a claim of its own.
+    /// In a volume claim.
     Claim,
     /// In a directory of the pod: it survives the program, not the pod.
     #[default]
     Pod,
-    /// Where the user's arguments and volumes say.
+    /// As arguments and volumes of the user say.
     Given,
 }
 
-/// The secrets that pods of a federation with TLS mount. It is there whenever the federation is served with TLS by certificates
-/// that the operator knows, whatever `insecure` says.
+/// The Secrets that pods of a federation with TLS mount. Present if the operator knows the certificates, whatever
+/// `insecure` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// `tls.crt`, `tls.key`, `ca.crt`: for the SuperLink.
     pub server_secret: String,
-    /// `ca.crt`: for nodes, and for whoever else calls the SuperLink.
+    /// `ca.crt`: for nodes and other clients.
     pub authority_secret: String,
-    /// Changes when a SuperLink that does not read its certificate anew must be started again.
+    /// Changes when a SuperLink that does not reload its certificate must restart.
     pub revision: String,
-    /// Changes when a node that does not read anew whom it trusts must be started again.
+    /// Changes when a node that does not reload the authorities must restart.
     pub bundle_revision: String,
-    /// With node authentication, for each pool the secret with the keys of its nodes, each named by its pod.
+    /// With node authentication, for each pool the Secret with the keys of its nodes by the names of their pods.
     pub node_keys: BTreeMap<String, String>,
     /// `token`: of the account `admin`, for SuperLinks of Trellis (`--admin-token-file`).
     pub admin_secret: Option<String>,
 }
 
-/// The objects, and what is wrong with the resource beyond what the API server can refuse. With problems there are no objects.
+/// The objects, and problems that the API server does not find. With problems there are no objects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rendered {
     pub objects: Vec<Object>,
-    pub problems: Vec<Problem>,
-    /// What works, and should be told.
-    pub notes: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
+    /// Advice: the objects work.
+    pub notes: Vec<Diagnostic>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// `spec.supernodes.pools[0].nodeConfig`
-    pub place: String,
-    pub what: String,
-    pub to_do: String,
-}
-
+/// All objects of a federation.
 pub fn render(federation: &Federation, ground: &Ground) -> Rendered {
+    rendered(federation, ground, |scene| {
+        let mut objects = scene.part(Part::SuperLink);
+        objects.extend(scene.pools().flat_map(|(pool, _)| scene.part(Part::Pool(&pool.name))));
+        objects.extend(network::policies(scene));
+        objects.extend(network::pod_monitor(scene));
+        objects
+    })
+}
+
+/// The objects of one part, equal to those that [`render`] makes for it.
+pub fn render_part(federation: &Federation, ground: &Ground, part: Part<'_>) -> Rendered {
+    rendered(federation, ground, |scene| scene.part(part))
+}
+
+fn rendered(federation: &Federation, ground: &Ground, objects: impl FnOnce(&Scene<'_>) -> Vec<Value>) -> Rendered {
     let programs = Programs::of(federation);
     let scene = Scene { federation, ground, programs: &programs };
     let mut findings = programs.findings(federation);
     problems::find(&scene, &mut findings);
-    if !findings.problems.is_empty() {
-        return Rendered { objects: Vec::new(), problems: findings.problems, notes: findings.notes };
-    }
-    // The Service first: nodes that start at once find a name that resolves.
-    let mut objects = vec![superlink::service(&scene), superlink::workload(&scene)];
-    for (pool, programs) in scene.pools() {
-        objects.extend(pool::objects(&scene, pool, programs));
-    }
-    objects.extend(network::policies(&scene));
-    objects.extend(network::pod_monitor(&scene));
-    Rendered { objects: objects.into_iter().map(Object).collect(), problems: Vec::new(), notes: findings.notes }
+    let objects = if findings.problems.is_empty() { objects(&scene) } else { Vec::new() };
+    Rendered { objects: objects.into_iter().map(Object).collect(), problems: findings.problems, notes: findings.notes }
 }
 
-/// Whether the user's own arguments or claims say where the SuperLink's state is.
+/// Whether the user's own arguments or volume claims say where the SuperLink stores its state.
 pub fn state_is_given(federation: &Federation) -> bool {
     let superlink = &federation.spec.superlink;
     let flags = ["--database", "--state-dir"];
     !superlink.volume_claim_templates.is_empty() || flags.iter().any(|flag| gives(&superlink.extra_args, flag))
 }
 
-/// What all objects of a federation are made from.
+/// Input of all rendering functions.
 #[derive(Debug, Clone, Copy)]
 struct Scene<'s> {
     federation: &'s Federation,
@@ -117,11 +144,22 @@ struct Scene<'s> {
 }
 
 impl<'s> Scene<'s> {
+    fn part(&self, part: Part<'_>) -> Vec<Value> {
+        match part {
+            // The Service comes first, so that its name resolves when nodes start.
+            Part::SuperLink => vec![superlink::service(self), superlink::workload(self)],
+            Part::Pool(name) => {
+                let pool = self.pools().find(|(pool, _)| pool.name == name);
+                pool.map(|(pool, programs)| pool::objects(self, pool, programs)).unwrap_or_default()
+            }
+        }
+    }
+
     fn pools(&self) -> impl Iterator<Item = (&'s Pool, &'s PoolPrograms)> + use<'s> {
         self.federation.spec.supernodes.pools.iter().zip(&self.programs.pools)
     }
 
-    /// How many nodes a pool of a StatefulSet has. As few as the resource may say where it says nothing.
+    /// Number of nodes of a StatefulSet pool.
     fn size(&self, pool: &Pool) -> i32 {
         self.ground.sizes.get(&pool.name).copied().or(pool.replicas).unwrap_or(1)
     }

@@ -1,11 +1,11 @@
-//! The `FederationRun` resource: a run that is submitted to the SuperLink of a federation, once or again and again.
+//! The `FederationRun` resource: a run that is submitted to the SuperLink of a federation, once or by a schedule.
 //!
-//! Here is what users write and what they are told. What is wrong with it is found in [`check`]; what is done, and when, is decided in [`machine`].
+//! Types of the spec and the status. [`check`] finds problems; [`machine`] decides.
 
 pub mod check;
 pub mod clock;
 pub mod machine;
-mod told;
+mod status;
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::federation::{Raw, Unreadable};
 pub const KIND: &str = "FederationRun";
 pub const PLURAL: &str = "federationruns";
 pub const SHORT_NAME: &str = "fedrun";
-/// Held until the run at the SuperLink is no more: the API server cannot clean up there.
+/// Finalizer, removed when the run at the SuperLink has ended: the API server cannot clean up there.
 pub const FINALIZER: &str = "flwr.exalsius.ai/run";
 
-/// One resource, read.
+/// A parsed resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FederationRun {
     pub name: String,
@@ -29,7 +29,7 @@ pub struct FederationRun {
     pub generation: i64,
     /// Seconds since 1970.
     pub created: i64,
-    /// When it was told to go, in seconds since 1970.
+    /// Deletion time in seconds since 1970.
     pub deleted: Option<i64>,
     /// It has our finalizer.
     pub held: bool,
@@ -37,53 +37,53 @@ pub struct FederationRun {
     pub status: RunStatus,
 }
 
-/// Required: `federation` and `app`. Without `schedule` it is one run; with it, one each time that the schedule is due.
+/// Required: `federation` and `app`. Without `schedule` there is one run, otherwise one for each scheduled time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSpec {
-    /// The name of a Federation of the same namespace. Cannot be changed.
+    /// Name of a Federation in the same namespace. Immutable.
     pub federation: String,
     pub app: App,
-    /// How many rounds; absent: as many as the app says.
+    /// Number of rounds; absent: as the app says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
-    /// Values in place of those in the app's configuration: texts, numbers, truths.
+    /// Values that override the configuration of the app: strings, numbers, booleans.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, Raw>,
     /// Minute, hour, day of the month, month, day of the week, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// What becomes of a time that the schedule names while an earlier run is under way; absent: `Forbid`.
+    /// What happens if an earlier run is still active at a scheduled time; absent: `Forbid`.
     #[serde(default)]
     pub concurrency: Concurrency,
-    /// How many times a run that failed is tried again, 0 to 100.
+    /// Retries of a failed run, 0 to 100.
     #[serde(default)]
     pub retries: u32,
-    /// Before the first new try, 1 to 86,400; doubled for each one after it. Absent: 10.
+    /// Seconds before the first retry, 1 to 86,400; doubled for each further one. Absent: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_seconds: Option<u32>,
-    /// A try that takes longer is stopped and counts as failed. Absent: it may take as long as it does.
+    /// Time limit of an attempt, after which it is stopped and counts as failed. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
-    /// The resource is deleted so long after its run has ended. Absent: it stays. Cannot be with `schedule`.
+    /// Seconds after the end of the run until the resource is deleted. Absent: never. Not allowed with `schedule`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds_after_finished: Option<u32>,
-    /// Nothing new is submitted. What is under way goes on.
+    /// Suspends submissions. Active runs continue.
     #[serde(default)]
     pub suspend: bool,
 }
 
-/// Exactly one of them.
+/// Exactly one field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct App {
-    /// An app of the program itself, like `mlp`. For Trellis SuperLinks.
+    /// A native app, such as `mlp`. For Trellis SuperLinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<String>,
-    /// A Flower app that comes with the program, like `image-classification`.
+    /// A Flower app of the catalogue, such as `image-classification`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalogue: Option<String>,
-    /// A Flower app as `flwr build` packs it.
+    /// A bundle of `flwr build`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapApp>,
 }
@@ -92,21 +92,21 @@ pub struct App {
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapApp {
     pub name: String,
-    /// Of `binaryData`; absent: the only one.
+    /// Key of `binaryData`; absent: the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Concurrency {
-    /// The time is passed over.
+    /// The scheduled time is skipped.
     #[default]
     Forbid,
-    /// One more run, up to [`machine::MOST_ACTIVE`] at once.
+    /// A concurrent run, up to [`machine::MAX_ACTIVE_RUNS`].
     Allow,
 }
 
-/// What is told. The fields on the outside are those of the newest run.
+/// The status. Fields at the top level are those of the newest run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
@@ -114,7 +114,7 @@ pub struct RunStatus {
     pub observed_generation: Option<i64>,
     #[serde(default)]
     pub state: State,
-    /// At the SuperLink; a text, since not every reader of JSON has numbers that large.
+    /// Run id at the SuperLink; a string, because some JSON parsers lose large numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,12 +126,12 @@ pub struct RunStatus {
     /// Round and rounds as `2/10`, for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// RFC 3339, like all times here.
+    /// RFC 3339, as all times of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
-    /// When the schedule is due next.
+    /// Next scheduled time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Metrics of the last round, by phase and name: `train.loss`.
@@ -139,38 +139,39 @@ pub struct RunStatus {
     pub result: BTreeMap<String, f64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// As kstatus has them (Ready, Reconciling, Stalled), and as Jobs have them (Complete, Failed).
+    /// Conditions of kstatus (Ready, Reconciling, Stalled) and of Jobs (Complete, Failed).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Runs that are under way or about to be.
+    /// Active and pending runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub active: Vec<Job>,
-    /// Runs of the schedule that are over: the newest first, ten at most.
+    /// Finished runs of the schedule: the newest first, at most ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Past>,
-    /// How many runs there were.
+    /// Number of runs.
     #[serde(default)]
     pub count: u64,
-    /// The last time of the schedule that was heeded or passed over.
+    /// Last scheduled time that was executed or skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// Nobody has looked at it yet.
+    /// Not reconciled yet.
     #[default]
     Pending,
-    /// For the federation, for the SuperLink, for its time, or for the end of a suspension: the message says it.
+    /// Waits for the federation, for the SuperLink, for its time, or for the end of a suspension. The message says for
+    /// which.
     Waiting,
     Running,
     Succeeded,
     Failed,
-    /// By somebody, at the SuperLink.
+    /// Stopped by a user at the SuperLink.
     Stopped,
 }
 
-/// A run that is not over: tries that failed belong to it.
+/// An active run with its failed attempts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
@@ -178,18 +179,18 @@ pub struct Job {
     pub number: u64,
     /// 1 for the first.
     pub attempt: u32,
-    /// The time that the schedule named.
+    /// Scheduled time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<String>,
-    /// The try may be at the SuperLink from now on.
+    /// The attempt may have been submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// No new try before this.
+    /// Earliest time of the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<String>,
-    /// It was told to stop because it takes too long.
+    /// It was stopped because of its time limit.
     #[serde(default)]
     pub timed_out: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,7 +203,7 @@ pub struct Job {
     pub message: String,
 }
 
-/// A run of a schedule that is over.
+/// A finished run of a schedule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Past {
@@ -242,7 +243,7 @@ pub struct Condition {
 }
 
 impl FederationRun {
-    /// From the resource as the API server gives it.
+    /// Parses the resource as the API server returns it.
     pub fn read(resource: &Value) -> Result<FederationRun, Unreadable> {
         let meta = &resource["metadata"];
         let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
@@ -258,7 +259,7 @@ impl FederationRun {
             deleted: moment("deletionTimestamp"),
             held: finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER)),
             spec: spec.map_err(|error| Unreadable::explained(&crate::crd::federation_run(), resource, &error))?,
-            // Only we write it. One that cannot be read is as none: what is at the SuperLink is found again by its mark.
+            // The status is ours. An unreadable one is ignored: submitted runs are found again by their mark.
             status: serde_json::from_value(resource["status"].clone()).unwrap_or_default(),
         })
     }
@@ -270,9 +271,9 @@ mod tests {
 
     use super::*;
 
-    /// Fields of `told` that the schema would cut off.
-    fn cut_off(schema: &Value, told: &Value, place: &str) -> Vec<String> {
-        match told {
+    /// Fields of `status` that the schema would prune.
+    fn cut_off(schema: &Value, status: &Value, place: &str) -> Vec<String> {
+        match status {
             Value::Object(fields) if schema["properties"].is_object() => fields
                 .iter()
                 .flat_map(|(name, value)| match &schema["properties"][name] {
@@ -334,13 +335,13 @@ mod tests {
             memory: crate::scaling::Memory { desired: Some(1), asked: Some(1), changed: Some(1) },
             wake_at: None,
         };
-        let told = [
+        let status = [
             (crate::crd::federation_run(), serde_json::to_value(status).expect("plain data")),
-            (crate::crd::federation(), json!({"scaling": scaling.told(1)})),
+            (crate::crd::federation(), json!({"scaling": scaling.status(1)})),
         ];
-        for (definition, told) in told {
+        for (definition, status) in status {
             let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
-            assert_eq!(cut_off(schema, &told, "status"), [""; 0]);
+            assert_eq!(cut_off(schema, &status, "status"), [""; 0]);
         }
     }
 }

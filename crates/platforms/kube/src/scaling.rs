@@ -1,27 +1,29 @@
-//! How many nodes the scaled pool of a federation has: what the resource says, or what its rules make of what is trained.
+//! The size of the scaled pool of a federation, from the resource or from its rules.
 //!
-//! The words are those of the Federation document of Trellis (`roundTime`, `waiting`), and so are the rules of conduct: the
-//! cooldown is for rules, which change their mind, and lasts two rounds at least; a number that somebody wrote holds at once; no
-//! rule takes a node away while a run is at work.
+//! The metrics (`roundTime`, `waiting`) and the rules for changes are those of the REST API: [`trellis_plan::scaling`].
+//! A size that a user wrote applies at once.
 
 use serde_json::{Value, json};
+use trellis_plan::Millis;
+use trellis_plan::scaling::{self, Resize, Size};
 
 use crate::federation::{Federation, Mode, Pool, Scaling, ScalingRule};
 use crate::run::clock::{seconds, time};
 
-/// Between two changes by rules, where nothing is said.
+/// Default time between two changes by rules.
 pub const COOLDOWN_S: i64 = 300;
-/// Fewest nodes, where nothing is said: rules do not empty a pool unless somebody wants it.
-pub const LEAST: i32 = 1;
+const MILLIS_PER_S: u64 = 1000;
+/// Default minimum: rules do not empty a pool unless the resource allows it.
+pub const MIN_NODES: i32 = 1;
 
-/// What can be measured.
+/// Metrics of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Seconds that the last round took, of the runs at work the longest.
+    /// Duration of the last round in seconds; of several runs the longest.
     RoundTime,
-    /// Nodes that runs wait for, beyond those that are online.
+    /// Nodes that runs wait for, beyond those online.
     Waiting,
-    /// Runs at work.
+    /// Active runs.
     Runs,
 }
 
@@ -34,12 +36,12 @@ impl Metric {
     }
 }
 
-/// What the SuperLink tells. `None`: it does not.
+/// Activity that the SuperLink reports; `None`: unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Activity {
     pub runs: Option<u32>,
     pub round_s: Option<f64>,
-    /// Nodes that the runs at work want to see, the most of them.
+    /// Nodes that active runs need; of several runs the most.
     pub wanted: Option<u32>,
     pub online: Option<u32>,
 }
@@ -54,11 +56,11 @@ impl Activity {
     }
 }
 
-/// What is remembered in `.status.scaling`.
+/// Memory in `.status.scaling`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     pub desired: Option<i32>,
-    /// The number that somebody wrote when this was decided.
+    /// The size in the resource at the time of the decision.
     pub asked: Option<i32>,
     pub changed: Option<i64>,
 }
@@ -69,7 +71,7 @@ pub struct Decision {
     pub size: i32,
     pub why: String,
     pub memory: Memory,
-    /// When it may be another, seconds since 1970.
+    /// When the decision may change, in seconds since 1970.
     pub wake_at: Option<i64>,
 }
 
@@ -83,35 +85,35 @@ impl Memory {
 }
 
 impl Decision {
-    /// For `.status.scaling`; `replicas` are those that there are.
-    pub fn told(&self, replicas: i64) -> Value {
-        let mut told = json!({"pool": self.pool, "replicas": replicas, "desired": self.size, "reason": self.why});
+    /// The value of `.status.scaling`; `replicas`: current number.
+    pub fn status(&self, replicas: i64) -> Value {
+        let mut status = json!({"pool": self.pool, "replicas": replicas, "desired": self.size, "reason": self.why});
         if let Some(asked) = self.memory.asked {
-            told["asked"] = asked.into();
+            status["asked"] = asked.into();
         }
         if let Some(changed) = self.memory.changed {
-            told["lastChange"] = time(changed).into();
+            status["lastChange"] = time(changed).into();
         }
-        told
+        status
     }
 }
 
-/// Whether the SuperLink has to be asked: the rules say nothing without it.
+/// Whether rules need the activity of the SuperLink.
 pub fn has_rules(federation: &Federation) -> bool {
     federation.spec.scaling.as_ref().is_some_and(|scaling| !scaling.rules.is_empty()) && scaled(federation).is_some()
 }
 
-/// The pool that scaling is about: the one it names, or the only one.
+/// The pool that `spec.scaling` names, or the only one.
 pub fn scaled(federation: &Federation) -> Option<(&Scaling, &Pool)> {
     let scaling = federation.spec.scaling.as_ref().filter(|_| federation.spec.mode == Mode::StatefulSet)?;
     Some((scaling, federation.spec.scaled_pool()?))
 }
 
-/// How many nodes the pool is to have. `None`: nothing is scaled.
+/// Decides the size of the pool. `None`: no pool is scaled.
 pub fn decide(federation: &Federation, activity: &Activity, memory: &Memory, now: i64) -> Option<Decision> {
     let (scaling, pool) = scaled(federation)?;
-    let asked = scaling.replicas.or(pool.replicas).unwrap_or(LEAST);
-    let (least, most) = bounds(scaling, asked);
+    let asked = scaling.replicas.or(pool.replicas).unwrap_or(MIN_NODES);
+    let (min, max) = bounds(scaling, asked);
     let decided = |size: i32, why: String, changed: Option<i64>| Decision {
         pool: pool.name.clone(),
         size,
@@ -119,56 +121,75 @@ pub fn decide(federation: &Federation, activity: &Activity, memory: &Memory, now
         memory: Memory { desired: Some(size), asked: Some(asked), changed },
         wake_at: None,
     };
-    let written = format!("{} is what the resource says", asked.clamp(least, most));
+    let written = format!("{} is what the resource says", asked.clamp(min, max));
     let before = memory.desired.filter(|_| !scaling.rules.is_empty() && memory.asked == Some(asked));
-    // Nothing was decided yet, or somebody wrote another number: that holds at once.
-    let Some(before) = before else { return Some(decided(asked.clamp(least, most), written, memory.changed)) };
-    let kept = before.clamp(least, most);
+    // The first decision, or the size in the resource changed: it applies at once.
+    let Some(before) = before else { return Some(decided(asked.clamp(min, max), written, memory.changed)) };
+    let kept = before.clamp(min, max);
     if kept != before {
-        return Some(decided(kept, format!("{least} to {most} are allowed"), Some(now)));
+        return Some(decided(kept, format!("{min} to {max} are allowed"), Some(now)));
     }
     let (goal, why) = by_rules(scaling, activity, before, asked, others(federation, pool));
-    let goal = goal.clamp(least, most);
+    let goal = goal.clamp(min, max);
     if goal == before {
         let why = if why.is_empty() { format!("{before}: no rule says otherwise") } else { why };
         return Some(decided(before, why, memory.changed));
     }
-    if goal < before && activity.runs != Some(0) {
-        let why = format!("would go from {before} to {goal}: runs are at work, and no node is taken away from them");
-        return Some(decided(before, why, memory.changed));
-    }
-    let due = memory.changed.map_or(now, |changed| changed.saturating_add(cooldown(scaling, activity)));
-    if now < due {
-        let why = format!("would go from {before} to {goal} ({why}): not before {}", time(due));
-        return Some(Decision { wake_at: Some(due), ..decided(before, why, memory.changed) });
-    }
-    Some(decided(goal, format!("from {before} to {goal}: {why}"), Some(now)))
+    let resize = Resize {
+        from: count(before),
+        to: count(goal),
+        // Which nodes work is unknown, so all are kept while a run is at work.
+        at_work: if activity.runs == Some(0) { 0 } else { count(before) },
+        due_ms: memory.changed.map(|changed| millis(changed).saturating_add(cooldown_ms(scaling, activity))),
+        now_ms: millis(now),
+    };
+    Some(match resize.decide() {
+        Size::Changed(_) => decided(goal, format!("from {before} to {goal}: {why}"), Some(now)),
+        Size::AtWork(_) => {
+            let why =
+                format!("would go from {before} to {goal}: runs are at work, and no node is taken away from them");
+            decided(before, why, memory.changed)
+        }
+        Size::CoolingDown { until_ms, .. } => {
+            let due = i64::try_from(until_ms / MILLIS_PER_S).unwrap_or(i64::MAX);
+            let why = format!("would go from {before} to {goal} ({why}): not before {}", time(due));
+            Decision { wake_at: Some(due), ..decided(before, why, memory.changed) }
+        }
+    })
+}
+
+fn count(nodes: i32) -> u32 {
+    u32::try_from(nodes).unwrap_or(0)
+}
+
+fn millis(seconds: i64) -> Millis {
+    u64::try_from(seconds).unwrap_or(0).saturating_mul(MILLIS_PER_S)
 }
 
 fn bounds(scaling: &Scaling, asked: i32) -> (i32, i32) {
-    let least = scaling.min_replicas.unwrap_or_else(|| asked.min(LEAST)).max(0);
-    // Rules without an upper bound do not grow a pool beyond what somebody asked for.
-    let most = scaling.max_replicas.unwrap_or(if scaling.rules.is_empty() { i32::MAX } else { asked });
-    (least, most.max(least))
+    let min = scaling.min_replicas.unwrap_or_else(|| asked.min(MIN_NODES)).max(0);
+    // Rules without a maximum do not grow a pool beyond the size in the resource.
+    let max = scaling.max_replicas.unwrap_or(if scaling.rules.is_empty() { i32::MAX } else { asked });
+    (min, max.max(min))
 }
 
-/// What a change does to rounds is seen after two of them.
-fn cooldown(scaling: &Scaling, activity: &Activity) -> i64 {
-    let said = scaling.cooldown_seconds.map_or(COOLDOWN_S, i64::from);
-    let rounds = activity.round_s.map_or(0.0, |round| (round * 2.0).ceil());
-    said.max(rounds as i64)
+fn cooldown_ms(scaling: &Scaling, activity: &Activity) -> Millis {
+    let configured = scaling.cooldown_seconds.map_or(COOLDOWN_S, i64::from);
+    // Rounds count in whole seconds, as `.status` does.
+    let round_ms = activity.round_s.map(|round| ((round * 2.0).ceil() as u64).saturating_mul(MILLIS_PER_S) / 2);
+    scaling::cooldown_ms(millis(configured), round_ms)
 }
 
-/// Nodes that are not of the scaled pool.
+/// Nodes of other pools and sites.
 fn others(federation: &Federation, scaled: &Pool) -> i32 {
     let spec = &federation.spec;
     let pools = spec.supernodes.pools.iter().filter(|pool| pool.name != scaled.name);
     pools.filter_map(|pool| pool.replicas).chain(spec.sites.iter().map(|site| site.nodes)).sum()
 }
 
-/// Nodes that the scaled pool has to have for the runs at work, and none without a run. `None`: that is not known, or no run says
-/// how many it wants.
-pub fn wanted(federation: &Federation, activity: &Activity) -> Option<u32> {
+/// Nodes of the scaled pool that active runs need; none without a run. `None`: unknown, or no run says how many nodes
+/// it needs.
+pub fn needed_nodes(federation: &Federation, activity: &Activity) -> Option<u32> {
     let (_, pool) = scaled(federation)?;
     if activity.runs? == 0 {
         return Some(0);
@@ -176,14 +197,15 @@ pub fn wanted(federation: &Federation, activity: &Activity) -> Option<u32> {
     Some(activity.wanted?.saturating_sub(u32::try_from(others(federation, pool)).unwrap_or(0)))
 }
 
-/// Who wants more is heard before who wants fewer. Without runs, rules about rounds leave what somebody asked for.
+/// Growing rules take precedence over shrinking ones. Without runs, rules about rounds return to the size in the
+/// resource.
 fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32, others: i32) -> (i32, String) {
-    let wishes: Vec<(i32, String)> =
-        scaling.rules.iter().filter_map(|rule| wish(rule, activity, before, others)).collect();
-    if let Some((goal, why)) = wishes.iter().filter(|(goal, _)| *goal > before).max_by_key(|(goal, _)| *goal) {
+    let sizes: Vec<(i32, String)> =
+        scaling.rules.iter().filter_map(|rule| size_by_rule(rule, activity, before, others)).collect();
+    if let Some((goal, why)) = sizes.iter().filter(|(goal, _)| *goal > before).max_by_key(|(goal, _)| *goal) {
         return (*goal, why.clone());
     }
-    if let Some((goal, why)) = wishes.iter().filter(|(goal, _)| *goal < before).min_by_key(|(goal, _)| *goal) {
+    if let Some((goal, why)) = sizes.iter().filter(|(goal, _)| *goal < before).min_by_key(|(goal, _)| *goal) {
         return (*goal, why.clone());
     }
     let of_rounds = |rule: &ScalingRule| {
@@ -195,14 +217,17 @@ fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32, oth
     (before, String::new())
 }
 
-fn wish(rule: &ScalingRule, activity: &Activity, before: i32, others: i32) -> Option<(i32, String)> {
+fn size_by_rule(rule: &ScalingRule, activity: &Activity, before: i32, others: i32) -> Option<(i32, String)> {
     let metric = Metric::read(&rule.metric)?;
     let value = activity.value(metric)?;
     let step = rule.step.unwrap_or(1).max(1);
     if let Some(above) = rule.above.filter(|above| value > *above as f64) {
         let goal = match metric {
-            // All that are missing at once, and not once more while they come.
-            Metric::Waiting => i32::try_from(activity.wanted?).ok()?.saturating_sub(others).max(before),
+            // All missing nodes at once, and no more while they start.
+            Metric::Waiting => {
+                let size = scaling::for_waiting_runs(count(before), activity.wanted?, count(others));
+                i32::try_from(size).unwrap_or(i32::MAX)
+            }
             Metric::RoundTime | Metric::Runs => before.saturating_add(step),
         };
         return Some((goal, format!("{} is {value:.0}, above {above}", rule.metric)));

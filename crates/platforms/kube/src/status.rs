@@ -1,6 +1,6 @@
-//! What is told about a federation in its resource: from what is seen to `.status`.
+//! Computes `.status` of a federation from the observed state.
 //!
-//! Pure. The time is an argument, and a condition keeps the time at which it last changed its mind.
+//! Pure: the time is an argument. A condition keeps the time of its last transition.
 
 #[cfg(test)]
 mod tests;
@@ -8,12 +8,14 @@ mod tests;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use trellis_diagnostic::Diagnostic;
 
 use crate::federation::{Federation, Mode, Pool};
 use crate::object::{Identity, Object};
-use crate::render::{Durability, Problem};
+use crate::progress::Progress;
+use crate::render::Durability;
 
-/// What a condition may say at most; the API server takes 32 KiB.
+/// Limit of condition messages; the API server takes 32 KiB.
 const MESSAGE_CHARACTERS: usize = 1024;
 
 pub const READY: &str = "Ready";
@@ -22,7 +24,7 @@ pub const STALLED: &str = "Stalled";
 pub const ADVICE: &str = "Advice";
 pub const STATE_DURABLE: &str = "StateDurable";
 
-/// One thing that is said, without the times.
+/// A condition without its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     pub kind: String,
@@ -38,45 +40,45 @@ impl Condition {
     }
 }
 
-/// Something that went wrong in a pass.
+/// A failure of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// Which object could not be brought to what it should be.
+pub struct Failure {
+    /// The object that could not be reconciled.
     pub about: Option<Identity>,
     pub reason: String,
     pub message: String,
-    /// Only the user can end it; trying again does not help.
-    pub lasting: bool,
+    /// A retry does not help; the user must change something.
+    pub permanent: bool,
 }
 
-impl Trouble {
-    pub fn of_problem(problem: &Problem) -> Self {
-        let message = format!("{}: {}; {}", problem.place, problem.what, problem.to_do);
-        Trouble { about: None, reason: "InvalidSpec".to_owned(), message, lasting: true }
+impl Failure {
+    pub fn of_problem(problem: &Diagnostic) -> Self {
+        let message = format!("{}; {}", problem.finding(), problem.advice);
+        Failure { about: None, reason: "InvalidSpec".to_owned(), message, permanent: true }
     }
 }
 
-/// All that a status is made from.
+/// Input of the status.
 #[derive(Debug, Clone)]
-pub struct Picture<'a> {
+pub struct StatusInput<'a> {
     pub federation: &'a Federation,
-    /// The federation's objects as they are.
+    /// The live objects of the federation.
     pub objects: &'a BTreeMap<Identity, Object>,
     pub durability: Durability,
-    pub troubles: &'a [Trouble],
+    pub failures: &'a [Failure],
     /// What the operator waits for.
     pub waiting: &'a [String],
-    /// What others say: certificates, versions.
+    /// Conditions of other parts: certificates, versions.
     pub conditions: &'a [Condition],
-    /// What others tell beside conditions, by field of `.status`.
+    /// Other fields of `.status`.
     pub fields: &'a Map<String, Value>,
 }
 
-/// How one part of a federation is.
+/// State of one workload.
 struct Part {
     ready: i64,
     desired: i64,
-    /// Whether all pods are as wanted, not only enough of them ready.
+    /// Whether all pods have the newest revision.
     settled: bool,
     reason: &'static str,
     message: String,
@@ -88,51 +90,50 @@ impl Part {
     }
 }
 
-/// `.status`, whole. `previous` is the one that is there; `now` is RFC 3339.
-pub fn status(picture: &Picture<'_>, previous: &Value, now: &str) -> Value {
-    let federation = picture.federation;
+/// The whole `.status`. `previous` is the present one; `now` is RFC 3339.
+pub fn status(input: &StatusInput<'_>, previous: &Value, now: &str) -> Value {
+    let federation = input.federation;
     let pools = &federation.spec.supernodes.pools;
-    let parts: Vec<Part> = pools.iter().map(|pool| part_of_pool(picture, pool)).collect();
-    let superlink = part_of_superlink(picture);
+    let parts: Vec<Part> = pools.iter().map(|pool| part_of_pool(input, pool)).collect();
+    let superlink = part_of_superlink(input);
     let (ready, desired) = parts.iter().fold((0, 0), |(r, d), part| (r + part.ready, d + part.desired));
 
-    let mut status = picture.fields.clone();
+    let mut status = input.fields.clone();
     status.insert("observedGeneration".to_owned(), federation.generation.into());
     status.insert("supernodes".to_owned(), format!("{ready}/{desired}").into());
     status.insert("readySupernodes".to_owned(), ready.into());
     status.insert("desiredSupernodes".to_owned(), desired.into());
-    if let Some(endpoints) = endpoints(picture) {
+    if let Some(endpoints) = endpoints(input) {
         status.insert("endpoints".to_owned(), endpoints);
     }
-    let told = pools.iter().zip(&parts).map(|(pool, part)| {
+    let statuses = pools.iter().zip(&parts).map(|(pool, part)| {
         let mode = federation.spec.mode;
         let earlier = previous["pools"].as_array().and_then(|all| all.iter().find(|old| old["name"] == pool.name.as_str()));
         let condition = Condition::new(READY, part.is_ready(), part.reason, part.message.clone());
         let conditions = with_times(&[condition], &earlier.unwrap_or(&Value::Null)["conditions"], federation.generation, now);
         json!({"name": pool.name, "kind": kind_of(mode), "desired": part.desired, "ready": part.ready, "conditions": conditions})
     });
-    status.insert("pools".to_owned(), told.collect());
-    if let Some(scaled) = scaled(picture) {
+    status.insert("pools".to_owned(), statuses.collect());
+    if let Some(scaled) = scaled(input) {
         status.entry("selector").or_insert(scaled.0);
         status.entry("scaling").or_insert(scaled.1);
     }
-    let conditions = conditions(picture, &superlink, pools, &parts);
+    let conditions = conditions(input, &superlink, pools, &parts);
     let conditions = with_times(&conditions, &previous["conditions"], federation.generation, now);
     status.insert("conditions".to_owned(), conditions);
     Value::Object(status)
 }
 
-/// What works and could be better: versions that do not fit well, fields without effect.
-pub fn advice(notes: &[Problem]) -> Condition {
-    let message: Vec<String> =
-        notes.iter().map(|note| format!("{}: {}; {}", note.place, note.what, note.to_do)).collect();
+/// Advice: versions that do not fit well, fields without effect.
+pub fn advice(notes: &[Diagnostic]) -> Condition {
+    let message: Vec<String> = notes.iter().map(|note| format!("{}; {}", note.finding(), note.advice)).collect();
     match message.is_empty() {
         true => Condition::new(ADVICE, false, "Nothing", "nothing to remark"),
         false => Condition::new(ADVICE, true, "SeeMessage", message.join("; ")),
     }
 }
 
-/// `.status` of a resource that cannot be read: what was known stays.
+/// `.status` of an invalid resource: other fields keep their values.
 pub fn status_of_unreadable(why: &str, generation: i64, previous: &Value, now: &str) -> Value {
     let message = format!("the resource cannot be read: {why}");
     let conditions = [
@@ -147,7 +148,7 @@ pub fn status_of_unreadable(why: &str, generation: i64, previous: &Value, now: &
     Value::Object(status)
 }
 
-/// What turns `previous` into `wanted` as a merge patch; `None` where nothing changes.
+/// The merge patch from `previous` to `wanted`; `None` if they are equal.
 pub fn patch(previous: &Value, wanted: &Value) -> Option<Value> {
     let (Some(old), Some(new)) = (previous.as_object(), wanted.as_object()) else {
         return (previous != wanted).then(|| wanted.clone());
@@ -176,63 +177,51 @@ pub fn kind_of(mode: Mode) -> &'static str {
     }
 }
 
-fn workload<'a>(picture: &Picture<'a>, kind: &str, name: String) -> Option<&'a Object> {
-    picture.objects.get(&Identity { api_version: "apps/v1".to_owned(), kind: kind.to_owned(), name })
+fn workload<'a>(input: &StatusInput<'a>, kind: &str, name: String) -> Option<&'a Object> {
+    input.objects.get(&Identity { api_version: "apps/v1".to_owned(), kind: kind.to_owned(), name })
 }
 
-/// Trouble with one object, to be told where that object is told of.
-fn trouble_with<'a>(picture: &Picture<'a>, kind: &str, name: &str) -> Option<&'a Trouble> {
+/// The failure with one object.
+fn failure_of<'a>(input: &StatusInput<'a>, kind: &str, name: &str) -> Option<&'a Failure> {
     let fits = |about: &Identity| about.kind == kind && about.name == name;
-    picture.troubles.iter().find(|trouble| trouble.about.as_ref().is_some_and(fits))
+    input.failures.iter().find(|failure| failure.about.as_ref().is_some_and(fits))
 }
 
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-/// Whether the controller of a StatefulSet has seen its last change and brought it to all pods.
-fn rolled_out(object: &Value) -> bool {
-    let (status, wanted) = (&object["status"], object["spec"]["replicas"].as_i64().unwrap_or(1));
-    number(&status["observedGeneration"]) >= number(&object["metadata"]["generation"])
-        && number(&status["replicas"]) == wanted
-        && (number(&status["updatedReplicas"]) >= wanted || status["updateRevision"] == status["currentRevision"])
-}
-
-fn part_of_superlink(picture: &Picture<'_>) -> Part {
-    let name = picture.federation.superlink_name();
-    let live = workload(picture, "StatefulSet", name.clone()).map(|object| &object.0);
-    let ready = live.map_or(0, |live| number(&live["status"]["readyReplicas"]));
-    let settled = live.is_some_and(rolled_out);
-    let (reason, message) = match trouble_with(picture, "StatefulSet", &name) {
+fn part_of_superlink(input: &StatusInput<'_>) -> Part {
+    let name = input.federation.superlink_name();
+    let live = workload(input, "StatefulSet", name.clone()).map(|object| &object.0);
+    let progress = live.map(Progress::of);
+    let ready = progress.map_or(0, |progress| progress.ready);
+    let settled = progress.is_some_and(|progress| progress.is_updated() && progress.pods == progress.desired);
+    let (reason, message) = match failure_of(input, "StatefulSet", &name) {
         _ if ready >= 1 => ("AllReady", String::new()),
-        Some(trouble) => ("Failed", format!("SuperLink StatefulSet not ready: {}", trouble.message)),
+        Some(failure) => ("Failed", format!("SuperLink StatefulSet not ready: {}", failure.message)),
         None => ("NotReady", "SuperLink StatefulSet not ready".to_owned()),
     };
     Part { ready, desired: 1, settled, reason, message }
 }
 
-fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
-    let federation = picture.federation;
+fn part_of_pool(input: &StatusInput<'_>, pool: &Pool) -> Part {
+    let federation = input.federation;
     let (kind, name) = (kind_of(federation.spec.mode), federation.pool_name(&pool.name));
-    let live = workload(picture, kind, name.clone()).map(|object| &object.0);
-    let none = Value::Null;
-    let (spec, seen) = live.map_or((&none, &none), |live| (&live["spec"], &live["status"]));
-    let (ready, desired, settled) = match federation.spec.mode {
+    let live = workload(input, kind, name.clone()).map(|object| &object.0);
+    let progress = live.map(Progress::of);
+    let is_updated = progress.is_some_and(|progress| progress.is_updated());
+    let (default, settled) = match federation.spec.mode {
         Mode::StatefulSet => {
-            let desired = spec["replicas"].as_i64().unwrap_or(pool.replicas.map_or(1, i64::from));
-            (number(&seen["readyReplicas"]), desired, live.is_some_and(rolled_out))
+            let has_all_pods = progress.is_some_and(|progress| progress.pods == progress.desired);
+            (pool.replicas.map_or(1, i64::from), is_updated && has_all_pods)
         }
-        Mode::DaemonSet => {
-            let desired = number(&seen["desiredNumberScheduled"]);
-            let current =
-                number(&seen["observedGeneration"]) >= number(&live.unwrap_or(&none)["metadata"]["generation"]);
-            let settled = live.is_some() && current && number(&seen["updatedNumberScheduled"]) >= desired;
-            (number(&seen["numberReady"]), desired, settled)
-        }
+        Mode::DaemonSet => (0, is_updated),
     };
+    let (ready, desired) = progress.map_or((0, default), |progress| (progress.ready, progress.desired));
     let lagging = format!("Pool {} not fully ready ({ready}/{desired})", pool.name);
-    let (reason, message) = match trouble_with(picture, kind, &name) {
-        Some(trouble) => ("Failed", format!("{lagging}: {}", trouble.message)),
+    let (reason, message) = match failure_of(input, kind, &name) {
+        Some(failure) => ("Failed", format!("{lagging}: {}", failure.message)),
         None if live.is_none() => ("NotReady", lagging),
         None if ready < desired => ("NotReady", lagging),
         None if desired == 0 && federation.spec.mode == Mode::DaemonSet => (
@@ -246,12 +235,12 @@ fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
     Part { ready, desired, settled, reason, message }
 }
 
-/// Where programs outside of the pods find the SuperLink.
-fn endpoints(picture: &Picture<'_>) -> Option<Value> {
-    let federation = picture.federation;
+/// Addresses of the SuperLink for programs outside of its pods.
+fn endpoints(input: &StatusInput<'_>) -> Option<Value> {
+    let federation = input.federation;
     let name = federation.superlink_name();
     let id = Identity { api_version: "v1".to_owned(), kind: "Service".to_owned(), name: name.clone() };
-    let ports = picture.objects.get(&id)?.0["spec"]["ports"].as_array()?;
+    let ports = input.objects.get(&id)?.0["spec"]["ports"].as_array()?;
     let port = |name: &str| ports.iter().find(|port| port["name"] == name).and_then(|port| port["port"].as_i64());
     let at = |port: i64| Value::from(format!("{name}.{}.svc:{port}", federation.namespace));
     let mut endpoints = Map::new();
@@ -265,25 +254,25 @@ fn endpoints(picture: &Picture<'_>) -> Option<Value> {
     Some(Value::Object(endpoints))
 }
 
-/// What the scale subresource shows: selector, nodes.
-fn scaled(picture: &Picture<'_>) -> Option<(Value, Value)> {
-    let pool = picture.federation.spec.scaled_pool()?;
-    let object = &workload(picture, "StatefulSet", picture.federation.pool_name(&pool.name))?.0;
+/// Selector and replicas for the scale subresource.
+fn scaled(input: &StatusInput<'_>) -> Option<(Value, Value)> {
+    let pool = input.federation.spec.scaled_pool()?;
+    let object = &workload(input, "StatefulSet", input.federation.pool_name(&pool.name))?.0;
     let labels = object["spec"]["selector"]["matchLabels"].as_object()?;
     let selector: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
     Some((selector.join(",").into(), json!({"replicas": number(&object["status"]["replicas"])})))
 }
 
-fn conditions(picture: &Picture<'_>, superlink: &Part, pools: &[Pool], parts: &[Part]) -> Vec<Condition> {
-    let lasting: Vec<&Trouble> = picture.troubles.iter().filter(|trouble| trouble.lasting).collect();
-    let passing: Vec<&Trouble> = picture.troubles.iter().filter(|trouble| !trouble.lasting).collect();
-    let all = |troubles: &[&Trouble]| troubles.iter().map(|t| t.message.as_str()).collect::<Vec<_>>().join("; ");
+fn conditions(input: &StatusInput<'_>, superlink: &Part, pools: &[Pool], parts: &[Part]) -> Vec<Condition> {
+    let permanent: Vec<&Failure> = input.failures.iter().filter(|failure| failure.permanent).collect();
+    let temporary: Vec<&Failure> = input.failures.iter().filter(|failure| !failure.permanent).collect();
+    let all = |failures: &[&Failure]| failures.iter().map(|t| t.message.as_str()).collect::<Vec<_>>().join("; ");
 
     let lagging = parts.iter().find(|part| !part.is_ready()).or(Some(superlink).filter(|part| !part.is_ready()));
-    let ready = match (lagging, lasting.first(), passing.first()) {
-        (_, Some(trouble), _) => Condition::new(READY, false, &trouble.reason, all(&lasting)),
+    let ready = match (lagging, permanent.first(), temporary.first()) {
+        (_, Some(failure), _) => Condition::new(READY, false, &failure.reason, all(&permanent)),
         (Some(part), _, _) => Condition::new(READY, false, "NotReady", part.message.clone()),
-        (None, None, Some(trouble)) => Condition::new(READY, false, &trouble.reason, all(&passing)),
+        (None, None, Some(failure)) => Condition::new(READY, false, &failure.reason, all(&temporary)),
         (None, None, None) => Condition::new(READY, true, "AllReady", "All components are ready"),
     };
 
@@ -299,24 +288,24 @@ fn conditions(picture: &Picture<'_>, superlink: &Part, pools: &[Pool], parts: &[
         )
         .collect();
     let reconciling = match () {
-        () if !lasting.is_empty() => {
+        () if !permanent.is_empty() => {
             Condition::new(RECONCILING, false, "Stalled", "waits for a change of the resource or the cluster")
         }
-        () if !passing.is_empty() => Condition::new(RECONCILING, true, "Retrying", all(&passing)),
-        () if !picture.waiting.is_empty() => {
-            Condition::new(RECONCILING, true, "Waiting", format!("waits for {}", picture.waiting.join("; ")))
+        () if !temporary.is_empty() => Condition::new(RECONCILING, true, "Retrying", all(&temporary)),
+        () if !input.waiting.is_empty() => {
+            Condition::new(RECONCILING, true, "Waiting", format!("waits for {}", input.waiting.join("; ")))
         }
         () if !moving.is_empty() => {
             Condition::new(RECONCILING, true, "Progressing", format!("on their way: {}", moving.join(", ")))
         }
         () => Condition::new(RECONCILING, false, "Done", "the cluster is as the resource says"),
     };
-    let stalled = match lasting.first() {
-        Some(trouble) => Condition::new(STALLED, true, &trouble.reason, all(&lasting)),
+    let stalled = match permanent.first() {
+        Some(failure) => Condition::new(STALLED, true, &failure.reason, all(&permanent)),
         None => Condition::new(STALLED, false, "NotStalled", "nothing stands in the way"),
     };
-    let mut conditions = vec![ready, reconciling, stalled, durable(picture.durability)];
-    for condition in picture.conditions {
+    let mut conditions = vec![ready, reconciling, stalled, durable(input.durability)];
+    for condition in input.conditions {
         conditions.retain(|known| known.kind != condition.kind);
         conditions.push(condition.clone());
     }
@@ -344,9 +333,9 @@ fn durable(durability: Durability) -> Condition {
     }
 }
 
-/// As the API has them. A condition that says the same as before keeps its time.
+/// Conditions in the form of the API. An unchanged condition keeps its time.
 fn with_times(conditions: &[Condition], previous: &Value, generation: i64, now: &str) -> Value {
-    let told = conditions.iter().map(|condition| {
+    let statuses = conditions.iter().map(|condition| {
         let status = match condition.holds {
             Some(true) => "True",
             Some(false) => "False",
@@ -363,5 +352,5 @@ fn with_times(conditions: &[Condition], previous: &Value, generation: i64, now: 
             "lastTransitionTime": since.unwrap_or(now),
         })
     });
-    told.collect()
+    statuses.collect()
 }

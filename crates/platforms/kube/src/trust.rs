@@ -1,16 +1,16 @@
-//! Certificates of a federation, as Secrets: which there should be, whether those that are there are good, when they are made
-//! anew, and what is told about them. The time is an argument, and what is seen is data; who reads and writes is elsewhere.
+//! Decides about the Secrets of a federation with certificates: which must exist, whether they are valid, when they are
+//! renewed, and what is reported. The time and the observed state are arguments.
 //!
 //! ```text
-//! <fed>-authority       keys of the federation's own authority: for the operator alone
+//! <fed>-authority       keys of the federation's own authority: read by the operator only
 //! <fed>-superlink-tls   tls.crt, tls.key, ca.crt: for the SuperLink
-//! <fed>-trust           ca.crt: for nodes, runs, and whoever else calls
+//! <fed>-trust           ca.crt: for nodes, runs and other clients
 //! <fed>-admin           token of the account `admin`: for a SuperLink of Trellis, and the operator
 //! <fed>-node-keys-POOL  the keys of the nodes of a pool, by the names of their pods
-//! <fed>-join-SITE       all that nodes of a site outside of the cluster need
+//! <fed>-join-SITE       for nodes of a site outside of the cluster
 //! ```
-//! Each is written whole, the bundle before the certificate: whoever dies in between left something that works, and the next
-//! pass goes on from what is there.
+//! Each Secret is written as a whole, the bundle before the certificate: after an interruption the written Secrets
+//! work, and the next reconcile continues.
 
 mod auto;
 pub mod given;
@@ -27,37 +27,38 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+use trellis_diagnostic::{Diagnostic, joined};
 use trellis_pki::{Certificate, UnixSeconds, date};
 
-pub use self::names::{Names, ServiceSeen};
+pub use self::names::{Names, ObservedService};
 pub use self::rotation::Rollout;
-pub use self::secret::{SecretSeen, SecretWanted};
+pub use self::secret::{DesiredSecret, ObservedSecret};
 use crate::federation::{Federation, TlsMode};
 use crate::object::{Identity, Object, Owner};
-use crate::render::{Problem, Trust};
+use crate::render::Trust;
 use crate::status::Condition;
 
 pub const READY: &str = "CertificatesReady";
-/// On a federation: a new value starts a rotation of its authority.
+/// Annotation of a federation: a new value starts a rotation of its authority.
 pub const ROTATE: &str = "trellis.dev/rotate";
-/// On the bundle: of the last certificate that was good.
+/// Annotations of the bundle: revision of the last valid certificate and of the bundle.
 pub const REVISION: &str = "trellis.dev/revision";
 pub const BUNDLE_REVISION: &str = "trellis.dev/bundle-revision";
-/// Of a revision: enough to tell two certificates apart.
+/// Length of a revision.
 const REVISION_CHARS: usize = 16;
 const TOKEN_BYTES: usize = 32;
 
-/// What is known when the Secrets of a federation are decided about.
+/// Observed state.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Those of the federation, and the one that `spec.security.tls.secretName` names, by name.
-    pub secrets: BTreeMap<String, SecretSeen>,
-    pub service: Option<ServiceSeen>,
-    /// Mode `certManager`: whether the cluster knows its resources, and the `Certificate` that is there.
+    /// Secrets of the federation, and the one that `spec.security.tls.secretName` names, by name.
+    pub secrets: BTreeMap<String, ObservedSecret>,
+    pub service: Option<ObservedService>,
+    /// Mode `certManager`: whether cert-manager is installed, and the live `Certificate`.
     pub cert_manager: CertManager,
-    /// Who has what, while an authority is rotated.
+    /// State of the workloads during a rotation.
     pub rollout: Rollout,
-    /// The SuperLink takes new certificates while it runs, and has accounts: it is one of Trellis.
+    /// The SuperLink reloads certificates and has accounts: it is one of Trellis.
     pub trellis: bool,
 }
 
@@ -68,21 +69,21 @@ pub enum CertManager {
     Installed(Option<Value>),
 }
 
-/// What is to be done, in this order, and what is told. Where `trust` is there, pods may be made with it: those whose Secrets are
-/// not there yet wait for them.
+/// Effects in this order, and the report. If `trust` is present, pods may be created; they wait for Secrets that do not
+/// exist yet.
 #[derive(Debug, Clone, Default)]
 pub struct Decision {
-    /// Written in this order. With a resource version: in place of what was seen.
-    pub secrets: Vec<SecretWanted>,
-    /// Of another kind: applied.
+    /// Secrets to write, in this order. With a resource version: replaces the observed one.
+    pub secrets: Vec<DesiredSecret>,
+    /// Objects of other kinds, to apply.
     pub applied: Vec<Object>,
     pub trust: Option<Trust>,
     pub condition: Option<Condition>,
     /// `.status.certificate`
     pub certificate: Option<Value>,
     pub events: Vec<Event>,
-    pub problems: Vec<Problem>,
-    /// When to decide again, if nothing changes before.
+    pub problems: Vec<Diagnostic>,
+    /// Time of the next decision at the latest.
     pub again_at: Option<UnixSeconds>,
 }
 
@@ -103,7 +104,7 @@ impl Event {
     }
 }
 
-/// The names of a federation's Secrets.
+/// Names of the Secrets of a federation.
 pub fn authority_name(federation: &Federation) -> String {
     format!("{}-authority", federation.name)
 }
@@ -112,7 +113,7 @@ pub fn server_name(federation: &Federation) -> String {
     format!("{}-superlink-tls", federation.name)
 }
 
-/// Of mode `certManager`, which writes it itself.
+/// Of mode `certManager`: cert-manager writes it.
 pub fn issued_name(federation: &Federation) -> String {
     format!("{}-superlink-issued", federation.name)
 }
@@ -125,7 +126,7 @@ pub fn admin_name(federation: &Federation) -> String {
     format!("{}-admin", federation.name)
 }
 
-/// Where the certificates of a federation come from.
+/// Source of the certificates.
 pub fn mode(federation: &Federation) -> TlsMode {
     let spec = &federation.spec;
     let given = spec.superlink.extra_args.iter().any(|argument| argument.starts_with("--ssl-"));
@@ -136,7 +137,7 @@ pub fn mode(federation: &Federation) -> TlsMode {
     }
 }
 
-/// The Secret of somebody else that a federation depends on.
+/// The Secret of another owner that the federation depends on.
 pub fn watched_secret(federation: &Federation) -> Option<String> {
     match mode(federation) {
         TlsMode::Secret => federation.spec.security.tls.secret_name.clone(),
@@ -145,7 +146,7 @@ pub fn watched_secret(federation: &Federation) -> Option<String> {
     }
 }
 
-/// Kinds of objects that are looked after here: nobody else takes them for left over.
+/// Kinds of objects that are managed here, so that others do not delete them as leftovers.
 pub fn kinds(federation: &Federation) -> &'static [&'static str] {
     match mode(federation) {
         TlsMode::CertManager => &["Secret", given::CERTIFICATE_KIND],
@@ -155,7 +156,7 @@ pub fn kinds(federation: &Federation) -> &'static [&'static str] {
 
 /// Secrets with keys that remain after TLS was turned off. The operator keeps them: if TLS was turned off by mistake,
 /// deleting them would invalidate every copy of the bundle.
-pub fn unused(federation: &Federation, live: &BTreeMap<Identity, Object>, owner: Owner<'_>) -> Option<Problem> {
+pub fn unused(federation: &Federation, live: &BTreeMap<Identity, Object>, owner: Owner<'_>) -> Option<Diagnostic> {
     if mode(federation) != TlsMode::Off {
         return None;
     }
@@ -163,20 +164,20 @@ pub fn unused(federation: &Federation, live: &BTreeMap<Identity, Object>, owner:
     let of = |name: &String| Identity { api_version: "v1".to_owned(), kind: "Secret".to_owned(), name: name.clone() };
     let is_there = |name: &String| live.get(&of(name)).is_some_and(|secret| secret.is_of(owner));
     let left: Vec<String> = names.into_iter().filter(is_there).collect();
-    (!left.is_empty()).then(|| Problem {
-        place: "spec.security.tls".to_owned(),
-        what: format!("TLS is off, and Secrets with keys of the time before are still there: {}", left.join(", ")),
-        to_do: format!("if TLS stays off, delete them: kubectl delete secret {}", left.join(" ")),
+    (!left.is_empty()).then(|| {
+        Diagnostic::warning(
+            "spec.security.tls".to_owned(),
+            format!("TLS is off, and Secrets with keys of the time before are still there: {}", left.join(", ")),
+            format!("if TLS stays off, delete them: kubectl delete secret {}", left.join(" ")),
+        )
     })
 }
 
-/// What is wrong with the resource, as far as certificates go.
-pub fn problems(federation: &Federation) -> Vec<Problem> {
+/// Problems of the resource that concern certificates.
+pub fn problems(federation: &Federation) -> Vec<Diagnostic> {
     let security = &federation.spec.security;
-    let problem = |place: &str, what: &str, to_do: &str| Problem {
-        place: format!("spec.security.{place}"),
-        what: what.to_owned(),
-        to_do: to_do.to_owned(),
+    let problem = |place: &str, what: &str, to_do: &str| {
+        Diagnostic::error(format!("spec.security.{place}"), what.to_owned(), to_do.to_owned())
     };
     let mut problems = Names::of(federation, None).1;
     match mode(federation) {
@@ -202,9 +203,7 @@ pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decisio
     let mode = mode(federation);
     let problems = problems(federation);
     if !problems.is_empty() {
-        let words: Vec<String> =
-            problems.iter().map(|one| format!("{}: {} (to do: {})", one.place, one.what, one.to_do)).collect();
-        let condition = Condition::new(READY, false, "InvalidSpec", words.join("; "));
+        let condition = Condition::new(READY, false, "InvalidSpec", joined(&problems, "; "));
         return Decision { condition: Some(condition), problems, ..Decision::default() };
     }
     let mut decision = match mode {
@@ -219,8 +218,8 @@ pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decisio
     decision
 }
 
-/// The token that the operator calls a SuperLink of Trellis with. Drawn once; whoever writes another one there is heeded.
-fn admin(federation: &Federation, seen: &Seen, decision: &mut Decision) {
+/// Adds the Secret with the token of the first administrator of a Trellis SuperLink. An existing token is kept.
+pub fn admin(federation: &Federation, seen: &Seen, decision: &mut Decision) {
     let Some(trust) = decision.trust.as_mut().filter(|_| seen.trellis) else { return };
     let name = admin_name(federation);
     trust.admin_secret = Some(name.clone());
@@ -231,10 +230,10 @@ fn admin(federation: &Federation, seen: &Seen, decision: &mut Decision) {
     let mut bytes = [0; TOKEN_BYTES];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
     let token = URL_SAFE_NO_PAD.encode(bytes);
-    decision.secrets.push(SecretWanted::new(name, [(secret::TOKEN, token)]));
+    decision.secrets.push(DesiredSecret::new(name, [(secret::TOKEN, token)]));
 }
 
-/// A Secret of this name that somebody else made is not ours to write.
+/// The problem with a Secret of this name that another owner created.
 fn foreign(federation: &Federation, seen: &Seen, name: &str) -> Option<String> {
     let present = seen.secrets.get(name)?;
     (present.owner.as_deref() != Some(federation.uid.as_str())).then(|| {
@@ -245,19 +244,24 @@ fn foreign(federation: &Federation, seen: &Seen, name: &str) -> Option<String> {
     })
 }
 
-/// The short name of a certificate in annotations.
+/// Short form of a fingerprint, for annotations.
 fn revision(leaf: &Certificate) -> String {
     leaf.fingerprint.replace(':', "").to_lowercase().chars().take(REVISION_CHARS).collect()
 }
 
 /// `.status.certificate`
-fn told(secret: &str, leaf: &Certificate, authority: Option<&Certificate>, renewed_at: Option<UnixSeconds>) -> Value {
-    let mut told = json!({"secretName": secret, "notAfter": date(leaf.not_after)});
+fn certificate_status(
+    secret: &str,
+    leaf: &Certificate,
+    authority: Option<&Certificate>,
+    renewed_at: Option<UnixSeconds>,
+) -> Value {
+    let mut certificate_status = json!({"secretName": secret, "notAfter": date(leaf.not_after)});
     if let Some(authority) = authority {
-        told["authorityNotAfter"] = json!(date(authority.not_after));
+        certificate_status["authorityNotAfter"] = json!(date(authority.not_after));
     }
     if let Some(at) = renewed_at {
-        told["renewAfter"] = json!(date(at));
+        certificate_status["renewAfter"] = json!(date(at));
     }
-    told
+    certificate_status
 }

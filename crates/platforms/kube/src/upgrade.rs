@@ -1,33 +1,33 @@
-//! In which order the coordinator and the pools of a federation get another release, so that nodes and SuperLink can talk to each
-//! other all the way.
+//! The order in which the SuperLink and the pools of a federation are upgraded, so that they can talk to each other at
+//! all times.
 //!
-//! The coordinator goes first: a SuperLink is to understand older nodes rather than the other way round, and a Trellis SuperLink
-//! understands all. Where the old nodes could not talk to the new one but the new nodes could to the old one, pools go first.
-//! Where neither works (Flower moved from gRPC to HTTP with 1.40) no order helps, and both go at once. What cannot work in the
-//! end is refused before it comes to this.
+//! The SuperLink is upgraded first, because SuperLinks support older nodes rather than newer ones, and a SuperLink of
+//! Trellis supports all. Pools are upgraded first if the old nodes could not talk to the new SuperLink, but the new
+//! nodes can talk to the old one. If neither works (Flower moved from gRPC to HTTP with 1.40), no order helps.
+//! Combinations that cannot work after the upgrade are refused before.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use trellis_flower::{Program, Skew, skew};
 
 use crate::federation::Federation;
 use crate::flower::{Programs, image as held_by};
 use crate::object::{Identity, Object};
+use crate::progress::Progress;
 
-/// What is not applied yet, and what it waits for.
+/// Workloads that are not applied yet, and what they wait for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     pub back: Vec<Identity>,
     pub waits: Option<String>,
 }
 
-/// Which workloads keep their present form until others have theirs.
-pub fn held(federation: &Federation, wanted: &[Object], live: &BTreeMap<Identity, Object>) -> Held {
+/// Selects the workloads that keep their release until others are upgraded.
+pub fn held(federation: &Federation, desired: &[Object], live: &BTreeMap<Identity, Object>) -> Held {
     let superlink = federation.superlink_name();
-    let find = |name: &str| wanted.iter().find(|object| is_workload(object) && object.identity().name == name);
+    let find = |name: &str| desired.iter().find(|object| is_workload(object) && object.identity().name == name);
     let Some((new, old)) = find(&superlink).and_then(|new| Some((new, live.get(&new.identity())?))) else {
-        // There is no coordinator yet that anybody could talk to.
+        // There is no SuperLink yet.
         return Held::default();
     };
     let programs = Programs::of(federation);
@@ -42,12 +42,13 @@ pub fn held(federation: &Federation, wanted: &[Object], live: &BTreeMap<Identity
         })
         .collect();
     if !new.is_released_as(old, "superlink") {
-        // The coordinator is to change.
-        // Of a pool that is on its way nobody can tell what its last nodes have: only a SuperLink that is as open as the one
-        // before it can do without knowing.
+        // The SuperLink must be upgraded.
+        // The releases of the last nodes of a rolling pool are unknown, so a SuperLink that supports fewer releases
+        // must wait.
         let narrows = from.is_trellis() && !to.is_trellis();
-        let stranded =
-            pools.iter().any(|pool| !can_work(to, pool.from) || narrows && pool.is_told() && !is_rolled_out(pool.old));
+        let stranded = pools.iter().any(|pool| {
+            !can_work(to, pool.from) || narrows && pool.is_told() && !Progress::of(&pool.old.0).is_rolled_out()
+        });
         let pools_can_go = pools.iter().all(|pool| can_work(from, pool.to));
         let unmoved: Vec<&Move<'_>> = pools.iter().filter(|pool| !pool.is_done()).collect();
         return match (stranded, pools_can_go) {
@@ -59,15 +60,15 @@ pub fn held(federation: &Federation, wanted: &[Object], live: &BTreeMap<Identity
             (true, _) => Held::default(),
         };
     }
-    if is_rolled_out(old) {
+    if Progress::of(&old.0).is_rolled_out() {
         return Held::default();
     }
-    // It was told, and is not there yet.
+    // The SuperLink is rolling.
     let unmoved: Vec<&Move<'_>> = pools.iter().filter(|pool| !pool.is_told() && can_work(to, pool.from)).collect();
     hold(&unmoved, "the SuperLink to serve its new release")
 }
 
-/// A pool on its way from one release to another.
+/// A pool before and after its upgrade.
 struct Move<'a> {
     new: &'a Object,
     old: &'a Object,
@@ -81,12 +82,12 @@ impl Move<'_> {
     }
 
     fn is_done(&self) -> bool {
-        self.is_told() && is_rolled_out(self.old)
+        self.is_told() && Progress::of(&self.old.0).is_rolled_out()
     }
 }
 
 fn hold(pools: &[&Move<'_>], what: &str) -> Held {
-    // Only those whose release changes: a change of size or resources need not wait.
+    // Only pools whose release changes wait, not those with another size or other resources.
     let back: Vec<Identity> = pools.iter().filter(|pool| !pool.is_told()).map(|pool| pool.new.identity()).collect();
     let waits = (!back.is_empty()).then(|| what.to_owned());
     Held { back, waits }
@@ -101,7 +102,7 @@ fn is_workload(object: &Object) -> bool {
 }
 
 impl Object {
-    /// The container of this name has the same image.
+    /// Whether the container has the same image in both objects.
     fn is_released_as(&self, other: &Object, container: &str) -> bool {
         image(self, container) == image(other, container)
     }
@@ -114,18 +115,6 @@ fn image<'o>(object: &'o Object, container: &str) -> Option<&'o str> {
 
 fn program(federation: &Federation, live: &Object, container: &str) -> Program {
     image(live, container).map_or(Program::Unknown, |image| held_by::program(image, &federation.spec))
-}
-
-/// All its pods are of its newest form, and ready.
-fn is_rolled_out(live: &Object) -> bool {
-    let (meta, spec, status) = (&live.0["metadata"], &live.0["spec"], &live.0["status"]);
-    let number = |value: &Value| value.as_i64().unwrap_or(0);
-    let (wanted, updated, ready) = match live.identity().kind.as_str() {
-        "DaemonSet" => (&status["desiredNumberScheduled"], &status["updatedNumberScheduled"], &status["numberReady"]),
-        _ => (&spec["replicas"], &status["updatedReplicas"], &status["readyReplicas"]),
-    };
-    let same = status["updateRevision"] == status["currentRevision"] || number(updated) >= number(wanted);
-    number(&status["observedGeneration"]) >= number(&meta["generation"]) && same && number(ready) >= number(wanted)
 }
 
 #[cfg(test)]
@@ -153,8 +142,8 @@ mod tests {
         }))
     }
 
-    /// Live images, whether they are rolled out, wanted images; who is held back.
-    fn held_back(live: [(&str, bool); 2], wanted: [&str; 2]) -> Vec<String> {
+    /// Live images with their rollout state, desired images; returns the workloads that wait.
+    fn held_back(live: [(&str, bool); 2], desired: [&str; 2]) -> Vec<String> {
         let objects = |images: [&str; 2], rolled_out: [bool; 2]| {
             [
                 workload("f-superlink", "superlink", images[0], 1, rolled_out[0]),
@@ -163,7 +152,7 @@ mod tests {
         };
         let live = objects([live[0].0, live[1].0], [live[0].1, live[1].1]);
         let live = live.into_iter().map(|object| (object.identity(), object)).collect();
-        let found = held(&federation(wanted[0], wanted[1]), &objects(wanted, [false; 2]), &live);
+        let found = held(&federation(desired[0], desired[1]), &objects(desired, [false; 2]), &live);
         assert_eq!(found.back.is_empty(), found.waits.is_none());
         found.back.into_iter().map(|identity| identity.name).collect()
     }
@@ -185,11 +174,11 @@ mod tests {
 
     #[test]
     fn pools_go_first_where_only_that_works() {
-        // From a Trellis SuperLink, which serves all, to one of Flower's that speaks HTTP only.
-        let wanted = [HTTP[0], HTTP[1]];
-        assert_eq!(held_back([(TRELLIS[0], true), (OLD[1], true)], wanted), ["f-superlink"]);
-        assert_eq!(held_back([(TRELLIS[0], true), (HTTP[1], false)], wanted), ["f-superlink"], "while they roll");
-        assert_eq!(held_back([(TRELLIS[0], true), (HTTP[1], true)], wanted), [""; 0]);
+        // From a Trellis SuperLink, which supports all releases, to an official one that speaks HTTP only.
+        let desired = [HTTP[0], HTTP[1]];
+        assert_eq!(held_back([(TRELLIS[0], true), (OLD[1], true)], desired), ["f-superlink"]);
+        assert_eq!(held_back([(TRELLIS[0], true), (HTTP[1], false)], desired), ["f-superlink"], "while they roll");
+        assert_eq!(held_back([(TRELLIS[0], true), (HTTP[1], true)], desired), [""; 0]);
     }
 
     #[test]
@@ -202,7 +191,7 @@ mod tests {
     fn what_is_new_or_unchanged_waits_for_nobody() {
         assert_eq!(held_back([(NEW[0], false), (NEW[1], false)], NEW), [""; 0], "a federation that begins");
         assert_eq!(held_back([(OLD[0], true), (OLD[1], true)], OLD), [""; 0]);
-        let wanted = [workload("f-superlink", "superlink", NEW[0], 1, false)];
-        assert_eq!(held(&federation(NEW[0], NEW[1]), &wanted, &BTreeMap::new()), Held::default());
+        let desired = [workload("f-superlink", "superlink", NEW[0], 1, false)];
+        assert_eq!(held(&federation(NEW[0], NEW[1]), &desired, &BTreeMap::new()), Held::default());
     }
 }

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use trellis_diagnostic::Diagnostic;
 use trellis_kube::federation::Federation;
-use trellis_kube::render::{Durability, Ground, Problem, Trust, render};
+use trellis_kube::render::{Durability, Ground, Trust, render};
 use trellis_spec::yaml;
 
 fn directory(name: &str) -> PathBuf {
@@ -35,8 +36,8 @@ fn ground(name: &str, federation: &Federation) -> Ground {
     }
 }
 
-fn remarks(kind: &str, problems: &[Problem]) -> String {
-    let line = |problem: &Problem| format!("# {kind}: {}: {}; {}\n", problem.place, problem.what, problem.to_do);
+fn remarks(kind: &str, problems: &[Diagnostic]) -> String {
+    let line = |problem: &Diagnostic| format!("# {kind}: {}: {}; {}\n", problem.place, problem.what, problem.advice);
     problems.iter().map(line).collect()
 }
 

@@ -1,28 +1,28 @@
-//! How long to wait before asking again. There is no clock in it: whoever asks waits.
+//! Delays between attempts. Pure: the caller waits.
 
 use std::time::Duration;
 
-/// The pauses between attempts, for ever; who wants an end takes as many as he likes.
+/// An endless iterator of delays. Use `take` to limit the number of attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backoff {
     next: Duration,
     first: Duration,
-    longest: Duration,
+    max: Duration,
     grows: bool,
 }
 
 impl Backoff {
-    /// Each pause is twice as long as the one before, up to the longest.
-    pub fn exponential(first: Duration, longest: Duration) -> Backoff {
-        let first = first.min(longest);
-        Backoff { next: first, first, longest, grows: true }
+    /// Each delay is twice the one before, up to `max`.
+    pub fn exponential(first: Duration, max: Duration) -> Backoff {
+        let first = first.min(max);
+        Backoff { next: first, first, max, grows: true }
     }
 
     pub fn fixed(pause: Duration) -> Backoff {
-        Backoff { next: pause, first: pause, longest: pause, grows: false }
+        Backoff { next: pause, first: pause, max: pause, grows: false }
     }
 
-    /// After a success: the next trouble begins with the first pause again.
+    /// Starts again with the first delay, after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }
@@ -34,7 +34,7 @@ impl Iterator for Backoff {
     fn next(&mut self) -> Option<Duration> {
         let pause = self.next;
         if self.grows {
-            self.next = pause.saturating_mul(2).min(self.longest);
+            self.next = pause.saturating_mul(2).min(self.max);
         }
         Some(pause)
     }

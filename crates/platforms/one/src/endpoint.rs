@@ -1,36 +1,36 @@
-//! Where a server of OpenNebula is called: the address in an `http` or `https` URL. Nothing is looked up or opened here.
+//! Endpoint of an OpenNebula server, parsed from an `http` or `https` URL. Does no name lookup.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// A server, and the path under which its calls are.
+/// A server, and the path prefix of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub tls: bool,
     /// A name, or an IP address without brackets.
     pub host: String,
     pub port: u16,
-    /// Without a slash at its end; often empty.
+    /// Without a trailing slash; often empty.
     pub path: String,
 }
 
-/// Why a text is no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    #[error("{text:?} does not begin with http:// or https://")]
+    #[error("{text:?} does not start with http:// or https://")]
     NoScheme { text: String },
     #[error("{text:?} has no host")]
     NoHost { text: String },
     #[error("{text:?} has a port that is not a number from 1 to 65535")]
     BadPort { text: String },
-    #[error("{text:?} has a user in it: credentials are given apart from the address")]
+    #[error("{text:?} contains a user: credentials do not belong in the address")]
     Credentials { text: String },
     #[error("{text:?} has a query, a fragment, white space or control characters")]
     NotPlain { text: String },
 }
 
 impl Endpoint {
-    /// `http://host[:port][/path]`, or the same with `https`.
+    /// Parses `http://host[:port][/path]`, or the same with `https`.
     pub fn parse(text: &str) -> Result<Endpoint, EndpointError> {
         let text = text.trim();
         let fault = || text.to_owned();
@@ -47,7 +47,7 @@ impl Endpoint {
             None => (rest, ""),
         };
         if authority.contains('@') {
-            // The text is not repeated: it may hold a password.
+            // The text is not part of the error, because it may contain a password.
             return Err(EndpointError::Credentials { text: path.to_owned() });
         }
         let (host, port) = split_port(authority).ok_or_else(|| EndpointError::BadPort { text: fault() })?;
@@ -65,7 +65,7 @@ impl Endpoint {
         Ok(Endpoint { tls, host: host.to_owned(), port, path: path.trim_end_matches('/').to_owned() })
     }
 
-    /// `host:port`, as in an address bar.
+    /// `host:port`, with brackets around an IPv6 address.
     pub fn authority(&self) -> String {
         match self.host.parse::<Ipv6Addr>() {
             Ok(ip) => format!("[{ip}]:{}", self.port),
@@ -74,7 +74,7 @@ impl Endpoint {
     }
 }
 
-/// The host without brackets, and what stands behind the colon. `None`: the brackets do not match.
+/// The host without brackets, and the text after the colon. `None` if the brackets do not match.
 fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, behind) = rest.split_once(']')?;
@@ -114,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_says_why() {
+    fn invalid_endpoints_are_rejected_with_a_reason() {
         for (text, expected) in [
-            ("one:2633", "\"one:2633\" does not begin with http:// or https://"),
+            ("one:2633", "\"one:2633\" does not start with http:// or https://"),
             ("http://", "\"http://\" has no host"),
             ("http://h:0", "\"http://h:0\" has a port that is not a number from 1 to 65535"),
             ("http://h:70000/", "\"http://h:70000/\" has a port that is not a number from 1 to 65535"),

@@ -1,9 +1,9 @@
-//! What can go wrong between a caller and the front-end, and what to do about it.
+//! Errors of calls to the front-end, with advice.
 
 use crate::TransportError;
 use crate::xmlrpc::Fault;
 
-/// The numbers by which oned tells what kind of refusal it is.
+/// Error codes of oned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
     Authentication,
@@ -50,56 +50,56 @@ impl Code {
     }
 }
 
-/// A no, in oned's words.
+/// An error response of oned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     pub code: Code,
     pub message: String,
-    /// The object in question, where oned tells.
+    /// The object of the call, if oned reports it.
     pub object: Option<i64>,
 }
 
-/// Why a call of oned or OneFlow did not succeed.
+/// Why a call of oned or OneFlow failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("OpenNebula gives no answer")]
+    #[error("OpenNebula did not respond")]
     Unreachable(#[source] TransportError),
-    #[error("OpenNebula refuses: {0}")]
+    #[error("OpenNebula rejected the call: {0}")]
     Refused(#[source] Refusal),
-    #[error("OpenNebula does not understand the call")]
+    #[error("OpenNebula does not support the call")]
     Fault(#[source] Fault),
-    #[error("OneFlow refuses ({status}): {text}")]
+    #[error("OneFlow rejected the request ({status}): {text}")]
     Flow { status: u16, kind: FlowRefusal, text: String },
-    /// Not oned itself, but something before it.
+    /// A response of another server, for example a proxy.
     #[error("{endpoint} answers {status}: {text}")]
     Http { endpoint: String, status: u16, text: String },
-    #[error("the answer cannot be understood: {0}")]
-    NotUnderstood(String),
-    #[error("this cannot be sent: {}", .0.join("; "))]
-    Unsendable(Vec<String>),
+    #[error("the response is invalid: {0}")]
+    InvalidResponse(String),
+    #[error("the request is invalid: {}", .0.join("; "))]
+    InvalidRequest(Vec<String>),
 }
 
-/// What a refusal of OneFlow means. Its statuses say otherwise: they come from numbers of oned that are swapped on the way,
-/// and everything else is 500.
+/// Meaning of an OneFlow error. The HTTP status is not sufficient: OneFlow derives it from swapped error codes of oned, and
+/// reports all other errors as 500.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FlowRefusal {
-    /// Who calls is not known.
+    /// The caller is not authenticated.
     Authentication,
-    /// Who calls is known, and may not.
+    /// The caller is authenticated, but not authorised.
     Authorization,
     NoExists,
-    /// The body makes no sense.
+    /// The body is invalid.
     Invalid,
-    /// Not in the present state of the service; later perhaps.
+    /// Not possible in the current state of the service.
     State,
-    /// There is nothing to do.
+    /// The service already has the requested state.
     Already,
     Internal,
 }
 
 impl Error {
-    /// The object is not there.
+    /// The object does not exist.
     pub fn is_absent(&self) -> bool {
         match self {
             Error::Refused(refusal) => refusal.code == Code::NoExists,
@@ -108,17 +108,17 @@ impl Error {
         }
     }
 
-    /// Asking again later may help, without anybody doing anything.
-    pub fn may_pass(&self) -> bool {
+    /// A retry may succeed without any other action.
+    pub fn is_transient(&self) -> bool {
         match self {
             Error::Unreachable(_) => true,
             Error::Refused(refusal) => {
                 matches!(refusal.code, Code::Replication | Code::Locked) || is_election(&refusal.message)
             }
             Error::Flow { kind, .. } => matches!(kind, FlowRefusal::State | FlowRefusal::Internal),
-            // A proxy whose front-end is being started.
+            // A proxy whose front-end is starting.
             Error::Http { status, .. } => *status >= 500,
-            Error::Fault(_) | Error::NotUnderstood(_) | Error::Unsendable(_) => false,
+            Error::Fault(_) | Error::InvalidResponse(_) | Error::InvalidRequest(_) => false,
         }
     }
 }
@@ -128,27 +128,29 @@ fn is_election(message: &str) -> bool {
     ["no leader", "election", "cannot contact leader", "replicat"].iter().any(|word| message.contains(word))
 }
 
-/// What is wrong, and what to do: for people.
+/// The error with advice, for users.
 pub fn explain(error: &Error) -> String {
     match error {
         Error::Unreachable(source) => match std::error::Error::source(source) {
-            Some(cause) => format!("{source}: {cause}. Is the endpoint right, and does the front-end run?"),
-            None => format!("{source}. Is the endpoint right, and does the front-end run?"),
+            Some(cause) => {
+                format!("{source}: {cause}. Check that the endpoint is correct and the front-end is running.")
+            }
+            None => format!("{source}. Check that the endpoint is correct and the front-end is running."),
         },
         Error::Refused(refusal) => explain_refusal(refusal),
         Error::Fault(fault) => {
-            format!("{}. The front-end's version may not have this call; see `oned --version`.", stop(&fault.text))
+            format!("{}. The front-end's version may not support this call; see `oned --version`.", stop(&fault.text))
         }
         Error::Flow { kind, text, .. } => explain_flow(*kind, text),
         Error::Http { .. } => format!("{error}. Does the endpoint belong to OpenNebula, with its path (/RPC2)?"),
-        Error::NotUnderstood(what) => {
-            format!("the answer cannot be understood: {what}. Does the endpoint belong to OpenNebula?")
+        Error::InvalidResponse(what) => {
+            format!("the response is invalid: {what}. Does the endpoint belong to OpenNebula?")
         }
-        Error::Unsendable(problems) => problems.join("; "),
+        Error::InvalidRequest(problems) => problems.join("; "),
     }
 }
 
-/// Explains a message of oned from the log of a service.
+/// Adds advice to a message of oned in the log of a service.
 pub fn explain_message(message: &str) -> String {
     let said = stop(message);
     quota_advice(&said).unwrap_or(said)
@@ -157,8 +159,8 @@ pub fn explain_message(message: &str) -> String {
 fn quota_advice(said: &str) -> Option<String> {
     let quota = quota_in(said)?;
     Some(format!(
-        "the quota for {quota} is used up ({said}). `oneuser show` and `onegroup show` tell limits and use; ask the \
-         administrator for more (`oneuser quota`, `onegroup quota`), or take away what is not needed."
+        "the quota for {quota} is used up ({said}). `oneuser show` and `onegroup show` print limits and usage; ask the \
+         administrator for more (`oneuser quota`, `onegroup quota`), or delete unused objects."
     ))
 }
 
@@ -166,7 +168,7 @@ const CREDENTIALS: &str = "OpenNebula does not know this user or password. Look 
                            user:password, or user:token of `oneuser token-create`, and tokens expire.";
 const PERMISSION: &str = "The owner of the object can grant it (`onetemplate chmod`, `onevm chmod`, ...), or an \
                           administrator by `oneacl create`.";
-const LOCKED: &str = "Somebody locked it on purpose: unlock it (`onevm unlock`, `onetemplate unlock`, ...) or wait.";
+const LOCKED: &str = "The object is locked: unlock it (`onevm unlock`, `onetemplate unlock`, ...) or wait.";
 
 fn explain_refusal(refusal: &Refusal) -> String {
     let said = stop(strip_method(&refusal.message));
@@ -177,7 +179,7 @@ fn explain_refusal(refusal: &Refusal) -> String {
     let advice = match refusal.code {
         Code::Authentication => return CREDENTIALS.to_owned(),
         Code::Locked => LOCKED,
-        // Locks are told as a lack of rights.
+        // oned reports locks as missing rights.
         _ if lower.contains("is locked") => LOCKED,
         Code::Authorization => PERMISSION,
         Code::NoExists => {
@@ -187,17 +189,17 @@ fn explain_refusal(refusal: &Refusal) -> String {
         Code::Action
             if lower.contains("using it") || lower.contains("leases in use") || lower.contains("with leases") =>
         {
-            "It is in use: end the VMs that use it first."
+            "The object is in use: terminate the VMs that use it first."
         }
-        Code::Action => "The object is in a state in which this cannot be done; look at it again in a while.",
-        Code::RpcApi => "The call was not made as this version of OpenNebula expects it.",
+        Code::Action => "The state of the object does not allow this; retry later.",
+        Code::RpcApi => "This version of OpenNebula expects other parameters.",
         Code::Allocate if lower.contains("already taken") => "Choose another name, or delete the other object first.",
-        Code::Allocate => "OpenNebula did not make it; the reason is in its words.",
-        Code::Internal if is_election(&said) => "The front-ends have no leader at the moment; it is tried again.",
-        Code::Internal if lower.contains("parse error") => "The template cannot be read by OpenNebula.",
+        Code::Allocate => "OpenNebula did not create the object; see its message.",
+        Code::Internal if is_election(&said) => "The front-ends have no leader at the moment; the call is retried.",
+        Code::Internal if lower.contains("parse error") => "OpenNebula cannot parse the template.",
         Code::Internal => "The reason is in the front-end's /var/log/one/oned.log.",
-        Code::Replication => "The front-ends are not in step at the moment; it is tried again.",
-        Code::Other(_) => "This kind of refusal is not known; see /var/log/one/oned.log of the front-end.",
+        Code::Replication => "The front-ends are not synchronised at the moment; the call is retried.",
+        Code::Other(_) => "The error code is unknown; see /var/log/one/oned.log of the front-end.",
     };
     format!("{said}. {advice}")
 }
@@ -213,15 +215,17 @@ fn explain_flow(kind: FlowRefusal, text: &str) -> String {
         FlowRefusal::NoExists => {
             "The service or its template was deleted: see `oneflow list` and `oneflow-template list`."
         }
-        FlowRefusal::Invalid => "OneFlow does not take this description of a service.",
-        FlowRefusal::State => "It is tried again when the service is at rest; one that failed needs `oneflow recover`.",
+        FlowRefusal::Invalid => "OneFlow rejects this service description.",
+        FlowRefusal::State => {
+            "The request is retried when the service is RUNNING; a failed service needs `oneflow recover`."
+        }
         FlowRefusal::Already => "There is nothing to do.",
         FlowRefusal::Internal => "The reason may be in the front-end's /var/log/one/oneflow.log.",
     };
     format!("{said}. {advice}")
 }
 
-/// Which quota a refusal is about, in words.
+/// Name of the exceeded quota.
 fn quota_in(message: &str) -> Option<String> {
     let lower = message.to_ascii_lowercase();
     if !lower.contains("quota") {
@@ -245,7 +249,7 @@ fn quota_in(message: &str) -> Option<String> {
     Some(found.to_owned())
 }
 
-/// `[one.vm.info] Error ...` is of use in logs only.
+/// Removes the method from a message: `[one.vm.info] Error ...`.
 fn strip_method(message: &str) -> &str {
     match message.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
         Some((method, rest)) if !method.contains(' ') => rest,

@@ -1,4 +1,4 @@
-//! OneFlow: services made of roles made of VMs. What a role does is for the callers.
+//! Client of OneFlow: services with roles of VMs.
 
 mod cron;
 mod description;
@@ -19,41 +19,41 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, FlowRefusal};
 use crate::http::Caller;
-use crate::{Endpoint, Patience, Session, Trust};
+use crate::{Endpoint, HttpLimits, Session, Trust};
 
 pub use description::{
     Adjustment, Deployment, ElasticityPolicy, FlowVersion, RoleKind, RoleTemplate, ScheduledPolicy, ServiceTemplate,
     ShutdownAction, When,
 };
 pub use expression::{Expression, Operand, parse as parse_expression};
-pub use lint::{LONGEST_NAMES_CHARS, lint, lint_role, lint_version};
-pub use service::{KeptTemplate, LogEntry, Node, Role, Service};
+pub use lint::{MAX_NAMES_CHARS, lint, lint_role, lint_version};
+pub use service::{LogEntry, Node, Role, Service, StoredTemplate};
 pub use state::{RoleState, ServiceState};
 
-/// What is said when a service is made of a template, on top of it.
+/// Values that override a template when a service is created.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Instantiation {
-    /// Of the service.
+    /// Name of the service.
     pub name: String,
-    /// Each input that is declared needs one, also those that are optional.
+    /// Every declared input needs a value, including optional ones.
     pub values: BTreeMap<String, String>,
     pub networks: Vec<(String, NetworkChoice)>,
-    /// Other cardinalities than those of the template, by role.
+    /// Cardinalities that differ from those of the template, by role.
     pub cardinalities: BTreeMap<String, u32>,
 }
 
-/// What stands for a network of the template.
+/// Value of a network input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkChoice {
     Existing(i32),
-    /// A new one of a template for networks, with more attributes.
+    /// A new network from a template, with further attributes.
     Template(i32, String),
-    /// Addresses of another: `SIZE=5`.
+    /// A reservation in another network: `SIZE=5`.
     Reservation(i32, String),
 }
 
 impl Instantiation {
-    /// The body of the call.
+    /// Body of the call.
     pub fn render(&self, version: FlowVersion) -> Value {
         let mut merge = Map::new();
         merge.insert("name".into(), json!(self.name));
@@ -90,7 +90,7 @@ fn action(perform: &str, parameters: Value) -> Value {
     }
 }
 
-/// Calls OneFlow as one user.
+/// Client for one user.
 #[derive(Debug)]
 pub struct OneFlow {
     caller: Caller,
@@ -102,7 +102,7 @@ const JSON: &str = "application/json";
 impl OneFlow {
     pub fn new(endpoint: Endpoint, session: &Session, version: FlowVersion) -> OneFlow {
         let trust = Trust::system_for(&endpoint);
-        OneFlow::with(endpoint, session, version, trust, Patience::for_front_end())
+        OneFlow::with(endpoint, session, version, trust, HttpLimits::for_front_end())
     }
 
     pub fn with(
@@ -110,11 +110,11 @@ impl OneFlow {
         session: &Session,
         version: FlowVersion,
         trust: Trust,
-        patience: Patience,
+        limits: HttpLimits,
     ) -> OneFlow {
-        let mut caller = Caller::new(endpoint, trust, patience);
+        let mut caller = Caller::new(endpoint, trust, limits);
         let basic = format!("Basic {}", STANDARD.encode(session.reveal()));
-        caller.prove(header::AUTHORIZATION, HeaderValue::try_from(basic).expect("base64 is printable ASCII"));
+        caller.add_header(header::AUTHORIZATION, HeaderValue::try_from(basic).expect("base64 is printable ASCII"));
         OneFlow { caller, version }
     }
 
@@ -126,28 +126,28 @@ impl OneFlow {
         self.version
     }
 
-    /// A template with problems is not sent.
-    pub async fn template_create(&self, template: &ServiceTemplate) -> Result<KeptTemplate, Error> {
+    /// Creates a template. An invalid one is not sent.
+    pub async fn template_create(&self, template: &ServiceTemplate) -> Result<StoredTemplate, Error> {
         let body = self.checked(template)?;
         let answer = self.call(Method::POST, "/service_template", Some(body)).await?;
-        service::parse_template(&answer).map_err(Error::NotUnderstood)
+        service::parse_template(&answer).map_err(Error::InvalidResponse)
     }
 
-    /// Replaces it. Services that were made of it stay as they are.
-    pub async fn template_update(&self, id: i32, template: &ServiceTemplate) -> Result<KeptTemplate, Error> {
+    /// Replaces the template. Services that were created from it do not change.
+    pub async fn template_update(&self, id: i32, template: &ServiceTemplate) -> Result<StoredTemplate, Error> {
         let body = self.checked(template)?;
         let answer = self.call(Method::PUT, &format!("/service_template/{id}"), Some(body)).await?;
-        service::parse_template(&answer).map_err(Error::NotUnderstood)
+        service::parse_template(&answer).map_err(Error::InvalidResponse)
     }
 
-    pub async fn template(&self, id: i32) -> Result<KeptTemplate, Error> {
+    pub async fn template(&self, id: i32) -> Result<StoredTemplate, Error> {
         let answer = self.call(Method::GET, &format!("/service_template/{id}"), None).await?;
-        service::parse_template(&answer).map_err(Error::NotUnderstood)
+        service::parse_template(&answer).map_err(Error::InvalidResponse)
     }
 
-    pub async fn templates(&self) -> Result<Vec<KeptTemplate>, Error> {
+    pub async fn templates(&self) -> Result<Vec<StoredTemplate>, Error> {
         let answer = self.call(Method::GET, "/service_template", None).await?;
-        service::parse_templates(&answer).map_err(Error::NotUnderstood)
+        service::parse_templates(&answer).map_err(Error::InvalidResponse)
     }
 
     /// Its VM templates and images stay.
@@ -158,32 +158,32 @@ impl OneFlow {
     pub async fn instantiate(&self, template: i32, instantiation: &Instantiation) -> Result<Service, Error> {
         let path = format!("/service_template/{template}/action");
         let answer = self.call(Method::POST, &path, Some(instantiation.render(self.version))).await?;
-        service::parse_service(&answer).map_err(Error::NotUnderstood)
+        service::parse_service(&answer).map_err(Error::InvalidResponse)
     }
 
     pub async fn service(&self, id: i32) -> Result<Service, Error> {
         let answer = self.call(Method::GET, &format!("/service/{id}"), None).await?;
-        service::parse_service(&answer).map_err(Error::NotUnderstood)
+        service::parse_service(&answer).map_err(Error::InvalidResponse)
     }
 
     pub async fn services(&self) -> Result<Vec<Service>, Error> {
         let answer = self.call(Method::GET, "/service", None).await?;
-        service::parse_services(&answer).map_err(Error::NotUnderstood)
+        service::parse_services(&answer).map_err(Error::InvalidResponse)
     }
 
-    /// Only while the service is RUNNING. When a role shrinks, its oldest VMs go. `force`: whatever min_vms and max_vms say.
+    /// Only in state RUNNING. When a role shrinks, OneFlow removes its oldest VMs. `force` ignores min_vms and max_vms.
     pub async fn scale(&self, id: i32, role: &str, cardinality: u32, force: bool) -> Result<(), Error> {
-        // Without `force` OneFlow falls over its own JSON.
+        // Without `force`, OneFlow fails on its own JSON.
         let body = json!({"role_name": role, "cardinality": cardinality, "force": force});
         self.call(Method::POST, &format!("/service/{id}/scale"), Some(body)).await.map(drop)
     }
 
-    /// Tries again what failed.
+    /// Retries the failed operation.
     pub async fn recover(&self, id: i32) -> Result<(), Error> {
         self.service_action(id, "recover", Value::Null).await
     }
 
-    /// Takes it away, whatever state it is in.
+    /// Deletes the service in any state.
     pub async fn recover_delete(&self, id: i32) -> Result<(), Error> {
         self.service_action(id, "recover", json!({"delete": true})).await
     }
@@ -192,16 +192,16 @@ impl OneFlow {
         self.service_action(id, "rename", json!({"name": name})).await
     }
 
-    /// Ends its VMs in the order of their roles; the service is gone when they are.
+    /// Terminates its VMs in the order of their roles; then the service is deleted.
     pub async fn delete(&self, id: i32) -> Result<(), Error> {
         self.call(Method::DELETE, &format!("/service/{id}"), None).await.map(drop)
     }
 
-    /// A role with problems is not sent.
+    /// Adds a role. An invalid one is not sent.
     pub async fn add_role(&self, id: i32, role: &RoleTemplate) -> Result<(), Error> {
         let problems = lint_role(role);
         if !problems.is_empty() {
-            return Err(Error::Unsendable(problems));
+            return Err(Error::InvalidRequest(problems));
         }
         let body = action("add_role", json!({"role": role.render(self.version)}));
         self.call(Method::POST, &format!("/service/{id}/role_action"), Some(body)).await.map(drop)
@@ -212,7 +212,7 @@ impl OneFlow {
         self.call(Method::POST, &format!("/service/{id}/role_action"), Some(body)).await.map(drop)
     }
 
-    /// Forgets services that are DONE.
+    /// Purges services in state DONE.
     pub async fn purge_done(&self) -> Result<(), Error> {
         self.call(Method::POST, "/service_pool/purge_done", None).await.map(drop)
     }
@@ -227,7 +227,7 @@ impl OneFlow {
         problems.extend(lint_version(template, self.version));
         match problems.is_empty() {
             true => Ok(template.render(self.version)),
-            false => Err(Error::Unsendable(problems)),
+            false => Err(Error::InvalidRequest(problems)),
         }
     }
 
@@ -241,7 +241,7 @@ impl OneFlow {
     }
 }
 
-/// A refusal is bare text that says it is HTML; a fall of the server is JSON.
+/// An error response is text with the content type HTML; an internal failure is JSON.
 fn refusal(status: u16, body: &str) -> Error {
     let reason = serde_json::from_str::<Value>(body).ok();
     let reason = reason.as_ref().and_then(|body| body.get("reason")).and_then(Value::as_str);
@@ -249,15 +249,15 @@ fn refusal(status: u16, body: &str) -> Error {
     Error::Flow { status, kind: meaning(status, &text), text }
 }
 
-/// The words tell more than the status: oned's lack of rights arrives as 401 and its unknown users as 403, and everything
-/// that has to do with states is 500.
+/// The message is more precise than the status: missing rights in oned arrive as 401, unknown users as 403, and all conflicts
+/// with states as 500.
 fn meaning(status: u16, text: &str) -> FlowRefusal {
     let lower = text.to_ascii_lowercase();
     let lacks_rights = lower.contains("not authorized to perform") || lower.contains("is locked");
     match status {
         401 | 403 if lacks_rights => FlowRefusal::Authorization,
         401 | 403 => FlowRefusal::Authentication,
-        // Any other 404 is of a server that is not OneFlow: nothing is gone because of it.
+        // Another server may return 404 too, so the object is not considered deleted.
         _ if lower.contains("error getting document") => FlowRefusal::NoExists,
         400..=499 => FlowRefusal::Invalid,
         _ if lower.contains("in state:") => FlowRefusal::State,

@@ -1,4 +1,4 @@
-//! One request and its answer over HTTP/1.1, on a connection that is kept for the next. What they say is not known here.
+//! HTTP/1.1 client with one persistent connection. Independent of the contents.
 
 use std::io;
 use std::sync::Mutex;
@@ -18,52 +18,52 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::{Endpoint, Trust};
 
-/// oned closes a connection that was quiet for 15 s; one that is near that age is not used again.
-const LONGEST_IDLE: Duration = Duration::from_secs(8);
+/// oned closes connections after 15 s of inactivity, so older ones are not used.
+const MAX_IDLE: Duration = Duration::from_secs(8);
 
-/// A connection that is not free so long after its answer is not kept.
+/// A connection that is not idle within this time after a response is not kept.
 const RELEASE: Duration = Duration::from_millis(100);
 
-/// How long a caller waits, and how much it takes.
+/// Timeouts and limits of a client.
 #[derive(Debug, Clone)]
-pub struct Patience {
+pub struct HttpLimits {
     pub connect: Duration,
-    /// From the first byte of the request to the last of the answer.
+    /// From the first byte of the request to the last byte of the response.
     pub answer: Duration,
-    pub longest_answer_bytes: usize,
+    pub max_response_bytes: usize,
 }
 
-impl Patience {
-    /// For OneGate: answers are small, and asked for again soon.
-    pub fn for_gate() -> Patience {
-        Patience { connect: Duration::from_secs(5), answer: Duration::from_secs(20), longest_answer_bytes: 16 << 20 }
+impl HttpLimits {
+    /// For OneGate: responses are small, and the agent retries soon.
+    pub fn for_gate() -> HttpLimits {
+        HttpLimits { connect: Duration::from_secs(5), answer: Duration::from_secs(20), max_response_bytes: 16 << 20 }
     }
 
     /// For oned and OneFlow: a pool of thousands of VMs takes a while.
-    pub fn for_front_end() -> Patience {
-        Patience { connect: Duration::from_secs(10), answer: Duration::from_secs(60), longest_answer_bytes: 256 << 20 }
+    pub fn for_front_end() -> HttpLimits {
+        HttpLimits { connect: Duration::from_secs(10), answer: Duration::from_secs(60), max_response_bytes: 256 << 20 }
     }
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     #[error("{host} has no address")]
     Lookup { host: String, source: io::Error },
     #[error("{endpoint} cannot be reached")]
     Connect { endpoint: String, source: io::Error },
-    #[error("there is no secure connection to {endpoint}")]
+    #[error("the TLS handshake with {endpoint} failed")]
     Tls { endpoint: String, source: io::Error },
     #[error("the connection to {endpoint} broke")]
     Broken { endpoint: String, source: hyper::Error },
     #[error("{endpoint} did not {step} within {} s", limit.as_secs())]
     TooSlow { endpoint: String, step: &'static str, limit: Duration },
-    #[error("the answer of {endpoint} has more than {limit_bytes} bytes")]
+    #[error("the response of {endpoint} has more than {limit_bytes} bytes")]
     TooLong { endpoint: String, limit_bytes: usize },
 }
 
 impl TransportError {
-    /// The request may have been carried out all the same.
+    /// The server may have processed the request.
     pub fn may_have_happened(&self) -> bool {
         match self {
             TransportError::Lookup { .. } | TransportError::Connect { .. } | TransportError::Tls { .. } => false,
@@ -82,11 +82,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// What a person may read of it: some servers answer with a page.
+    /// Plain text of the response; some servers return HTML.
     pub fn text(&self) -> String {
-        const LONGEST_TEXT_CHARS: usize = 2000;
+        const MAX_TEXT_CHARS: usize = 2000;
         let text = String::from_utf8_lossy(&self.body);
-        text.trim().chars().take(LONGEST_TEXT_CHARS).collect()
+        text.trim().chars().take(MAX_TEXT_CHARS).collect()
     }
 }
 
@@ -94,44 +94,44 @@ type Sender = SendRequest<Full<Bytes>>;
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Calls one server. Calls at the same time each have a connection; one of them is kept.
+/// Client of one server. Concurrent calls use separate connections; one connection is kept.
 #[derive(Debug)]
 pub(crate) struct Caller {
     endpoint: Endpoint,
     trust: Trust,
-    patience: Patience,
-    /// Go with every request; secrets among them are marked as such.
+    limits: HttpLimits,
+    /// Headers of every request. Secrets are marked as sensitive.
     headers: HeaderMap,
     idle: Mutex<Option<(Sender, Instant)>>,
-    /// What the server's clock showed when it last answered.
+    /// Date header of the last response.
     date: Mutex<Option<String>>,
 }
 
 impl Caller {
-    pub fn new(endpoint: Endpoint, trust: Trust, patience: Patience) -> Caller {
+    pub fn new(endpoint: Endpoint, trust: Trust, limits: HttpLimits) -> Caller {
         let mut headers = HeaderMap::new();
         let host = HeaderValue::try_from(endpoint.authority()).unwrap_or(HeaderValue::from_static("opennebula"));
         headers.insert(header::HOST, host);
         headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("trellis/", env!("CARGO_PKG_VERSION"))));
-        Caller { endpoint, trust, patience, headers, idle: Mutex::new(None), date: Mutex::new(None) }
+        Caller { endpoint, trust, limits, headers, idle: Mutex::new(None), date: Mutex::new(None) }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The `Date` of its last answer, as it was sent.
+    /// Date header of the last response.
     pub fn date(&self) -> Option<String> {
-        self.date.lock().expect("nobody panics while holding it").clone()
+        self.date.lock().expect("no holder of the lock panics").clone()
     }
 
-    /// A header that goes with every request and is not to be logged.
-    pub fn prove(&mut self, name: HeaderName, mut value: HeaderValue) {
+    /// Adds a sensitive header to every request.
+    pub fn add_header(&mut self, name: HeaderName, mut value: HeaderValue) {
         value.set_sensitive(true);
         self.headers.insert(name, value);
     }
 
-    /// `path` is appended to that of the endpoint. The media type is that of the body, and there is none without one.
+    /// Sends a request. `path` is appended to that of the endpoint. The content type is only sent with a body.
     pub async fn call(
         &self,
         method: Method,
@@ -143,12 +143,12 @@ impl Caller {
         *request.method_mut() = method;
         let target = format!("{}{path}", self.endpoint.path);
         let target = if target.is_empty() { "/".to_owned() } else { target };
-        *request.uri_mut() = target.parse().expect("paths of calls are made of names and numbers");
+        *request.uri_mut() = target.parse().expect("paths of calls consist of names and numbers");
         *request.headers_mut() = self.headers.clone();
         if !body.is_empty() {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
-        let limit = self.patience.answer;
+        let limit = self.limits.answer;
         let too_slow = |_| TransportError::TooSlow { endpoint: self.endpoint.to_string(), step: ANSWER, limit };
         let (mut sender, response) = match self.try_idle(request).await {
             Kept::Answered(sent) => sent?,
@@ -160,22 +160,22 @@ impl Caller {
         };
         let status = response.status().as_u16();
         let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
-        *self.date.lock().expect("nobody panics while holding it") = date;
+        *self.date.lock().expect("no holder of the lock panics") = date;
         let body = tokio::time::timeout(limit, self.read(response.into_body())).await.map_err(too_slow)??;
         if let Ok(Ok(())) = tokio::time::timeout(RELEASE, sender.ready()).await {
-            *self.idle.lock().expect("nobody panics while holding it") = Some((sender, Instant::now()));
+            *self.idle.lock().expect("no holder of the lock panics") = Some((sender, Instant::now()));
         }
         Ok(Answer { status, body })
     }
 
-    /// Uses the kept connection, where there is one. A request that never left comes back, and goes over a new one.
+    /// Uses the idle connection, if there is one. A request that was not sent is returned, for another connection.
     async fn try_idle(&self, request: Request<Full<Bytes>>) -> Kept {
-        let kept = self.idle.lock().expect("nobody panics while holding it").take();
+        let kept = self.idle.lock().expect("no holder of the lock panics").take();
         let Some((mut sender, since)) = kept else { return Kept::NotSent(request) };
-        if since.elapsed() > LONGEST_IDLE || sender.is_closed() {
+        if since.elapsed() > MAX_IDLE || sender.is_closed() {
             return Kept::NotSent(request);
         }
-        let limit = self.patience.answer;
+        let limit = self.limits.answer;
         match tokio::time::timeout(limit, sender.try_send_request(request)).await {
             Ok(Ok(response)) => Kept::Answered(Ok((sender, response))),
             Ok(Err(mut error)) => match error.take_message() {
@@ -190,12 +190,12 @@ impl Caller {
     }
 
     async fn connect(&self) -> Result<Sender, TransportError> {
-        let limit = self.patience.connect;
+        let limit = self.limits.connect;
         let too_slow = |_| TransportError::TooSlow { endpoint: self.endpoint.to_string(), step: ACCEPT, limit };
         let stream = tokio::time::timeout(limit, self.open()).await.map_err(too_slow)??;
         let opened = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = opened.map_err(|source| self.broken(source))?;
-        // It ends by itself when the sender is dropped.
+        // The task ends when the sender is dropped.
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -211,7 +211,7 @@ impl Caller {
         Ok(Box::new(TlsConnector::from(self.trust.config()).connect(name, stream).await.map_err(tls)?))
     }
 
-    /// A connection to the first address that takes one.
+    /// Connects to the first address that accepts.
     async fn reach(&self) -> Result<TcpStream, TransportError> {
         let lookup = |source| TransportError::Lookup { host: self.endpoint.host.clone(), source };
         let mut last = None;
@@ -228,7 +228,7 @@ impl Caller {
     }
 
     async fn read(&self, mut body: Incoming) -> Result<Bytes, TransportError> {
-        let limit_bytes = self.patience.longest_answer_bytes;
+        let limit_bytes = self.limits.max_response_bytes;
         let mut read = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|source| self.broken(source))?.into_data() else { continue };
@@ -245,7 +245,7 @@ impl Caller {
     }
 }
 
-/// What became of a request on the kept connection.
+/// Result of a request on the idle connection.
 enum Kept {
     NotSent(Request<Full<Bytes>>),
     Answered(Result<(Sender, Response<Incoming>), TransportError>),

@@ -1,7 +1,7 @@
-//! Attributes of a VM's USER_TEMPLATE by which appliances, the driver and OneFlow understand each other. All values are text.
+//! Attributes of a VM's USER_TEMPLATE that appliances, the driver and OneFlow share. All values are text.
 //!
-//! The agent in the VM writes its own through OneGate, in one update; the driver writes through XML-RPC. Nobody writes the
-//! other's.
+//! The agent in the VM writes its attributes through OneGate, in one update; the driver writes its own through XML-RPC. Each
+//! attribute has one writer.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use trellis_digest::hex;
 
-/// What OneFlow waits for: `YES` while the VM serves, else `NO`.
+/// Readiness for OneFlow: `YES` while the VM serves, otherwise `NO`.
 pub const READY: &str = "READY";
 /// The SuperLink serves: `YES` or `NO`.
 pub const FL_READY: &str = "FL_READY";
-/// Where nodes find the SuperLink: `host:port` of the Fleet API, an IPv6 host in brackets.
+/// Address of the SuperLink's Fleet API: `host:port`, an IPv6 host in brackets.
 pub const FL_ENDPOINT: &str = "FL_ENDPOINT";
-/// The version of Flower whose apps run, `X.Y.Z`.
+/// Version of Flower for the apps, `X.Y.Z`.
 pub const FL_VERSION: &str = "FL_VERSION";
 /// `superlink`, `supernode` or `gateway`.
 pub const FL_ROLE: &str = "FL_ROLE";
-/// What is wrong, a code and a text: `config_validation_failed: ...`. Erased when all is well.
+/// Failure as code and text: `config_validation_failed: ...`. Erased when the failure is over.
 pub const FL_ERROR: &str = "FL_ERROR";
-/// Codes of [`FL_ERROR`] that are no failure: the agent waits for somebody else.
+/// Codes of [`FL_ERROR`] that mean waiting: the agent depends on another component.
 pub const FL_WAITS: [&str; 6] = [
     "awaits_assignment",
     "discovery_timeout",
@@ -36,47 +36,47 @@ pub const FL_WAITS: [&str; 6] = [
 pub const JOIN_REFUSED: &str = "join_refused";
 /// `YES` or `NO`.
 pub const FL_TLS: &str = "FL_TLS";
-/// Base64 of the PEM of all authorities to trust, in overlap of a rotation two.
+/// Base64 of the PEM of all trusted authorities, two during a rotation.
 pub const FL_CA_CERT: &str = "FL_CA_CERT";
 /// The node is connected: `YES` or `NO`.
 pub const FL_NODE_READY: &str = "FL_NODE_READY";
-/// What the SuperLink calls the node.
+/// Id of the node at the SuperLink.
 pub const FL_NODE_ID: &str = "FL_NODE_ID";
 pub const FL_FRAMEWORK: &str = "FL_FRAMEWORK";
 pub const FL_GPU_AVAILABLE: &str = "FL_GPU_AVAILABLE";
-/// For elasticity: `YES` while an instruction is carried out, and the same as a number for expressions.
+/// For elasticity: `YES` while an instruction is executed, and the same as a number for expressions.
 pub const FL_TRAINING_ACTIVE: &str = "FL_TRAINING_ACTIVE";
-/// 1 idle, 2 training, 3 in trouble.
+/// 1 idle, 2 training, 3 not ready.
 pub const FL_CLIENT_STATUS: &str = "FL_CLIENT_STATUS";
-/// Of the SuperLink, while a run is at work: how many of its rounds are over.
+/// SuperLink: number of completed rounds of the active run.
 pub const FL_ROUND_NUMBER: &str = "FL_ROUND_NUMBER";
 
-/// From the VM's template, where a driver made it: whose the VM is. Who finds it takes no part before it has an assignment.
+/// Label of the VM's template: the federation of the controller. The agent waits for an assignment if it is set.
 pub const TRELLIS_FEDERATION: &str = "TRELLIS_FEDERATION";
-/// Written by the driver: an [`Assignment`].
+/// Set by the driver: an [`Assignment`].
 pub const TRELLIS_ASSIGNMENT: &str = "TRELLIS_ASSIGNMENT";
-/// Written by the driver: which resource the VM is, `federation/site/node/pool-3`.
+/// Set by the driver: the part of the VM, `federation/site/node/pool-3`.
 pub const TRELLIS_PART: &str = "TRELLIS_PART";
-/// Written by the driver: `YES`, take no new work.
+/// Set by the driver: `YES` if the node must not accept new work.
 pub const TRELLIS_DRAIN: &str = "TRELLIS_DRAIN";
-/// Written by the driver: the instance that shall be started again.
+/// Set by the driver: the instance to restart.
 pub const TRELLIS_RESTART: &str = "TRELLIS_RESTART";
 
-/// Of the assignment that is in force.
+/// Generation of the assignment in force.
 pub const TRELLIS_GENERATION: &str = "TRELLIS_GENERATION";
-/// Another number for each time that the program was started.
+/// Differs for each start of the program.
 pub const TRELLIS_INSTANCE: &str = "TRELLIS_INSTANCE";
 pub const TRELLIS_DRAINING: &str = "TRELLIS_DRAINING";
-/// `YES`, `NO`; without it nobody could say.
+/// `YES` or `NO`; absent if it is unknown.
 pub const TRELLIS_BUSY: &str = "TRELLIS_BUSY";
-/// Of the SuperLink: how many runs are at work.
+/// SuperLink: number of active runs.
 pub const TRELLIS_RUNS: &str = "TRELLIS_RUNS";
-/// Of the SuperLink: `host:port` of its Control and HTTP APIs.
+/// SuperLink: `host:port` of its Control and HTTP APIs.
 pub const TRELLIS_CONTROL: &str = "TRELLIS_CONTROL";
 pub const TRELLIS_HTTP: &str = "TRELLIS_HTTP";
-/// Of the SuperLink: which node VM has which shard, and of how many, where no controller says so: `12:0,13:1/2`.
+/// SuperLink without a controller: shard of each node VM, and number of shards: `12:0,13:1/2`.
 pub const TRELLIS_SHARDS: &str = "TRELLIS_SHARDS";
-/// Seconds since 1970 when the agent last said anything: an old one is a dead agent's.
+/// Time of the agent's last update in seconds since 1970. An old value means that the agent is dead.
 pub const TRELLIS_SEEN: &str = "TRELLIS_SEEN";
 
 /// Identifies the join token of a node between driver and agent: an HMAC of the node's name with the token as key. VMs
@@ -86,7 +86,7 @@ pub fn token_mark(token: &str, node: &str) -> String {
     hex(&tag.as_ref()[..8])
 }
 
-/// What the driver tells the agent of a VM: who it is, and settings that beat those of the context.
+/// What the driver assigns to a VM: its part, and settings that override the context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
@@ -97,16 +97,16 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// As it stands in the VM's template: JSON in base64, so that no value can break out of it.
+    /// Value of the attribute: JSON in base64, which needs no quoting.
     pub fn to_attribute(&self) -> String {
-        let text = serde_json::to_vec(self).expect("an assignment has only text keys, so it always has a JSON form");
+        let text = serde_json::to_vec(self).expect("an assignment with text keys is valid JSON");
         STANDARD.encode(text)
     }
 
     pub fn from_attribute(text: &str) -> Result<Assignment, String> {
         let bytes =
             STANDARD.decode(text.trim()).map_err(|error| format!("{TRELLIS_ASSIGNMENT} is not base64: {error}"))?;
-        serde_json::from_slice(&bytes).map_err(|error| format!("{TRELLIS_ASSIGNMENT} cannot be understood: {error}"))
+        serde_json::from_slice(&bytes).map_err(|error| format!("{TRELLIS_ASSIGNMENT} is invalid: {error}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! OpenNebula as its callers see it. Knows nothing of federations: what a VM or a service means is for the callers.
+//! Clients of OpenNebula's APIs. Independent of federations: callers define the meaning of VMs and services.
 
 mod backoff;
 mod endpoint;
@@ -19,12 +19,12 @@ pub mod xmlrpc;
 pub use backoff::Backoff;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{Code, Error, FlowRefusal, Refusal, explain, explain_message};
-pub use http::{Patience, TransportError};
+pub use http::{HttpLimits, TransportError};
 pub use object::{
-    AddressRange, Datastore, Document, History, Host, Image, Nic, Owner, Pci, Quota, Told, User, VirtualNetwork, Vm,
-    VmTemplate, Zone, parse, parse_pool,
+    AddressRange, Datastore, Document, History, Host, Image, Nic, Owner, Pci, Quota, User, VirtualNetwork, Vm,
+    VmTemplate, XmlObject, Zone, parse, parse_pool,
 };
-pub use oned::{Oned, Update, VmAction, VmFilter, judge};
+pub use oned::{Oned, Update, VmAction, VmFilter, interpret};
 pub use session::{Session, SessionError, session_file};
 pub use state::{DatastoreKind, DatastoreState, HostState, ImageKind, ImageState, LcmState, NetworkState, VmState};
 pub use template::Template;

@@ -1,10 +1,10 @@
-//! Objects of OpenNebula, out of the XML in which oned tells them. A part that a shorter listing leaves out is empty here.
+//! Objects of OpenNebula, parsed from the XML of oned. Fields that a shorter listing omits are empty.
 
 use crate::state::{DatastoreKind, DatastoreState, HostState, ImageKind, ImageState, LcmState, NetworkState, VmState};
 use crate::template::{Template, pair};
 use crate::xml::{self, Element};
 
-/// Whose an object is.
+/// Owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Owner {
     pub uid: i32,
@@ -20,7 +20,7 @@ pub struct Vm {
     pub owner: Owner,
     pub state: VmState,
     pub lcm_state: LcmState,
-    /// Seconds since 1970: when it was made, and when it ended (0: not yet).
+    /// Creation and end in seconds since 1970 (0 if the VM has not ended).
     pub stime: u64,
     pub etime: u64,
     pub deploy_id: String,
@@ -31,7 +31,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Of the USER_TEMPLATE. An attribute that is empty is not said.
+    /// Attribute of the USER_TEMPLATE. Empty values count as absent.
     pub fn attribute(&self, key: &str) -> Option<&str> {
         self.user_template.text(key).filter(|text| !text.is_empty())
     }
@@ -41,12 +41,12 @@ impl Vm {
         (self.state, self.lcm_state) == (VmState::Active, LcmState::Running)
     }
 
-    /// Stuck until somebody recovers it.
+    /// The VM needs an administrator to recover it.
     pub fn failed(&self) -> bool {
         self.state == VmState::CloningFailure || (self.state == VmState::Active && self.lcm_state.is_failure())
     }
 
-    /// `RUNNING`, `POWEROFF`: what a person would say.
+    /// State for messages: `RUNNING`, `POWEROFF`.
     pub fn condition(&self) -> String {
         match self.state {
             VmState::Active => self.lcm_state.to_string(),
@@ -54,7 +54,7 @@ impl Vm {
         }
     }
 
-    /// What OneFlow wrote into it.
+    /// Attributes that OneFlow sets.
     pub fn service_id(&self) -> Option<i32> {
         self.attribute("SERVICE_ID")?.parse().ok()
     }
@@ -64,7 +64,7 @@ impl Vm {
     }
 }
 
-/// An interface. What is empty is not said.
+/// A network interface. Empty values count as absent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Nic {
     pub nic_id: Option<i32>,
@@ -75,11 +75,11 @@ pub struct Nic {
     pub ip6_ula: Option<String>,
     pub mac: Option<String>,
     pub external_ip: Option<String>,
-    /// An alias of another interface.
+    /// The interface is an alias of another one.
     pub is_alias: bool,
 }
 
-/// One stay on a host.
+/// A period on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     pub seq: i32,
@@ -127,7 +127,7 @@ pub struct VirtualNetwork {
 }
 
 impl VirtualNetwork {
-    /// Addresses that are not taken; `None` where the sum makes no sense.
+    /// Number of free addresses; `None` if the counts are inconsistent.
     pub fn free_leases(&self) -> Option<u64> {
         let all: u64 = self.ranges.iter().map(|range| range.size).sum();
         all.checked_sub(u64::from(self.used_leases))
@@ -173,7 +173,7 @@ pub struct Host {
     pub template: Template,
 }
 
-/// A device that can be given to a VM.
+/// A device for PCI passthrough.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pci {
     pub address: String,
@@ -181,7 +181,7 @@ pub struct Pci {
     pub vendor: String,
     pub vendor_name: String,
     pub device_name: String,
-    /// `None`: it is free.
+    /// `None` if it is free.
     pub vm_id: Option<i32>,
 }
 
@@ -218,40 +218,40 @@ pub struct Document {
     pub id: i32,
     pub name: String,
     pub owner: Owner,
-    /// 100: a service of OneFlow, 101: a template of one.
+    /// 100: an OneFlow service, 101: a service template.
     pub kind: u32,
     pub template: Template,
 }
 
-/// What oned tells as one element.
-pub trait Told: Sized {
-    /// Its element, alone and in a pool.
+/// Parser for the XML element of an object.
+pub trait XmlObject: Sized {
+    /// Name of the element, and of the element of a pool.
     const ELEMENT: &'static str;
 
     #[doc(hidden)]
     fn from_xml(object: Object<'_>) -> Result<Self, String>;
 }
 
-/// One object out of its XML.
-pub fn parse<T: Told>(text: &str) -> Result<T, String> {
+/// Parses an object.
+pub fn parse<T: XmlObject>(text: &str) -> Result<T, String> {
     let root = xml::parse(text)?;
     match root.name == T::ELEMENT {
         true => T::from_xml(Object(&root)),
-        false => Err(format!("it is a {}, and should be a {}", root.name, T::ELEMENT)),
+        false => Err(format!("expected {1}, found {0}", root.name, T::ELEMENT)),
     }
 }
 
-/// All objects of a pool, in its order.
-pub fn parse_pool<T: Told>(text: &str) -> Result<Vec<T>, String> {
+/// Parses all objects of a pool, in order.
+pub fn parse_pool<T: XmlObject>(text: &str) -> Result<Vec<T>, String> {
     let root = xml::parse(text)?;
     let wanted = format!("{}_POOL", T::ELEMENT);
     if root.name != wanted {
-        return Err(format!("it is a {}, and should be a {wanted}", root.name));
+        return Err(format!("expected {wanted}, found {}", root.name));
     }
     root.all(T::ELEMENT).map(|element| T::from_xml(Object(element))).collect()
 }
 
-/// The XML of one object.
+/// The XML element of an object.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Object<'a>(&'a Element);
@@ -259,24 +259,22 @@ pub struct Object<'a>(&'a Element);
 impl Object<'_> {
     fn id(&self) -> Result<i32, String> {
         let text = self.0.text_of("ID");
-        text.trim().parse().map_err(|_| format!("{} has the ID {text:?}, and should have a number", self.0.name))
+        text.trim().parse().map_err(|_| format!("{} has the ID {text:?} instead of a number", self.0.name))
     }
 
     fn text(&self, key: &str) -> String {
         self.0.text_of(key).to_owned()
     }
 
-    /// 0 where there is none: a shorter listing leaves it out.
+    /// 0 if the element is missing, as in a shorter listing.
     fn number<N: std::str::FromStr + Default>(&self, key: &str) -> Result<N, String> {
         match self.0.text_of(key).trim() {
             "" => Ok(N::default()),
-            text => {
-                text.parse().map_err(|_| format!("{} of a {} is {text:?}, and should be a number", key, self.0.name))
-            }
+            text => text.parse().map_err(|_| format!("{} of a {} is {text:?} instead of a number", key, self.0.name)),
         }
     }
 
-    /// One that must be there: without it the object would be taken for something else.
+    /// A mandatory number: without a state, the object would be misinterpreted.
     fn state(&self, key: &str) -> Result<u32, String> {
         match self.0.child(key) {
             Some(_) => self.number(key),
@@ -302,7 +300,7 @@ impl Object<'_> {
     }
 }
 
-impl Told for Vm {
+impl XmlObject for Vm {
     const ELEMENT: &'static str = "VM";
 
     fn from_xml(object: Object<'_>) -> Result<Vm, String> {
@@ -353,7 +351,7 @@ fn history(object: Object<'_>) -> Result<History, String> {
     })
 }
 
-impl Told for Image {
+impl XmlObject for Image {
     const ELEMENT: &'static str = "IMAGE";
 
     fn from_xml(object: Object<'_>) -> Result<Image, String> {
@@ -374,7 +372,7 @@ impl Told for Image {
     }
 }
 
-impl Told for VmTemplate {
+impl XmlObject for VmTemplate {
     const ELEMENT: &'static str = "VMTEMPLATE";
 
     fn from_xml(object: Object<'_>) -> Result<VmTemplate, String> {
@@ -387,7 +385,7 @@ impl Told for VmTemplate {
     }
 }
 
-impl Told for VirtualNetwork {
+impl XmlObject for VirtualNetwork {
     const ELEMENT: &'static str = "VNET";
 
     fn from_xml(object: Object<'_>) -> Result<VirtualNetwork, String> {
@@ -395,7 +393,7 @@ impl Told for VirtualNetwork {
             id: object.id()?,
             name: object.text("NAME"),
             owner: object.owner()?,
-            // Networks had no state before version 6.0; one that is listed there can be used.
+            // Before version 6.0 networks had no state and were always usable.
             state: NetworkState::from_number(object.state("STATE").unwrap_or(NetworkState::Ready.number())),
             bridge: object.text("BRIDGE"),
             used_leases: object.number("USED_LEASES")?,
@@ -416,7 +414,7 @@ fn address_range(object: Object<'_>) -> Result<AddressRange, String> {
     })
 }
 
-impl Told for Datastore {
+impl XmlObject for Datastore {
     const ELEMENT: &'static str = "DATASTORE";
 
     fn from_xml(object: Object<'_>) -> Result<Datastore, String> {
@@ -434,7 +432,7 @@ impl Told for Datastore {
     }
 }
 
-impl Told for Host {
+impl XmlObject for Host {
     const ELEMENT: &'static str = "HOST";
 
     fn from_xml(object: Object<'_>) -> Result<Host, String> {
@@ -468,7 +466,7 @@ fn pci(object: Object<'_>) -> Result<Pci, String> {
     })
 }
 
-impl Told for User {
+impl XmlObject for User {
     const ELEMENT: &'static str = "USER";
 
     fn from_xml(object: Object<'_>) -> Result<User, String> {
@@ -497,7 +495,7 @@ fn quotas(quota: Option<&Element>) -> Vec<Quota> {
     limits.collect()
 }
 
-impl Told for Zone {
+impl XmlObject for Zone {
     const ELEMENT: &'static str = "ZONE";
 
     fn from_xml(object: Object<'_>) -> Result<Zone, String> {
@@ -506,7 +504,7 @@ impl Told for Zone {
     }
 }
 
-impl Told for Document {
+impl XmlObject for Document {
     const ELEMENT: &'static str = "DOCUMENT";
 
     fn from_xml(object: Object<'_>) -> Result<Document, String> {

@@ -1,23 +1,23 @@
-//! Calls of oned. Each is one request; what they are for is not known here.
+//! Client of oned's XML-RPC API. Each call is one request.
 
 use bytes::Bytes;
 use hyper::Method;
 
 use crate::error::{Code, Error, Refusal};
 use crate::http::Caller;
-use crate::object::{self, Told};
+use crate::object::{self, XmlObject};
 use crate::template::Template;
 use crate::xmlrpc::{self, Value};
 use crate::{
-    Datastore, Document, Endpoint, Host, Image, Patience, Session, Trust, User, VirtualNetwork, Vm, VmTemplate, Zone,
+    Datastore, Document, Endpoint, Host, HttpLimits, Image, Session, Trust, User, VirtualNetwork, Vm, VmTemplate, Zone,
 };
 
-/// How many VMs are asked for at a time. The body of one has some 6 KB.
+/// Page size of VM listings. The XML of one VM has about 6 KB.
 const VMS_PER_PAGE: i32 = 500;
-/// More VMs than one front-end has.
-const MOST_PAGES: i32 = 2000;
+/// Maximum number of pages. No front-end has that many VMs.
+const MAX_PAGES: i32 = 2000;
 
-/// What is listed: all that the user may see.
+/// Filter for listings: all objects that the user may see.
 const ALL_VISIBLE: i32 = -2;
 const FROM_FIRST: i32 = -1;
 const TO_LAST: i32 = -1;
@@ -38,7 +38,7 @@ impl Update {
     }
 }
 
-/// What is done to a VM.
+/// Actions on VMs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VmAction {
     Terminate,
@@ -78,7 +78,7 @@ impl VmAction {
     }
 }
 
-/// Which VMs are listed.
+/// Filter for VM listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VmFilter {
     Any,
@@ -96,7 +96,7 @@ impl VmFilter {
     }
 }
 
-/// Calls oned as one user.
+/// Client for one user.
 #[derive(Debug)]
 pub struct Oned {
     caller: Caller,
@@ -106,11 +106,11 @@ pub struct Oned {
 impl Oned {
     pub fn new(endpoint: Endpoint, session: Session) -> Oned {
         let trust = Trust::system_for(&endpoint);
-        Oned::with(endpoint, session, trust, Patience::for_front_end())
+        Oned::with(endpoint, session, trust, HttpLimits::for_front_end())
     }
 
-    pub fn with(endpoint: Endpoint, session: Session, trust: Trust, patience: Patience) -> Oned {
-        Oned { caller: Caller::new(endpoint, trust, patience), session }
+    pub fn with(endpoint: Endpoint, session: Session, trust: Trust, limits: HttpLimits) -> Oned {
+        Oned { caller: Caller::new(endpoint, trust, limits), session }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
@@ -122,12 +122,12 @@ impl Oned {
         self.text("one.system.version", vec![]).await
     }
 
-    /// Who calls.
+    /// Reads the user of the session.
     pub async fn whoami(&self) -> Result<User, Error> {
         self.object("one.user.info", vec![(-1).into(), false.into()]).await
     }
 
-    /// A login token for a user that is valid for so many seconds (-1: for ever), made up by oned.
+    /// Creates a login token for a user, valid for this many seconds (-1: no limit).
     pub async fn login(&self, user: &str, valid_s: i32) -> Result<String, Error> {
         self.text("one.user.login", vec![user.into(), "".into(), valid_s.into(), (-1).into()]).await
     }
@@ -149,7 +149,7 @@ impl Oned {
         self.done("one.template.delete", vec![id.into(), false.into()]).await
     }
 
-    /// A VM of it; `extra` is merged into the template.
+    /// Creates a VM; `extra` is merged into the template.
     pub async fn template_instantiate(&self, id: i32, name: &str, hold: bool, extra: &Template) -> Result<i32, Error> {
         let parameters = vec![id.into(), name.into(), hold.into(), wire(extra)?, false.into()];
         self.number("one.template.instantiate", parameters).await
@@ -172,7 +172,7 @@ impl Oned {
         self.done("one.vm.update", vec![id.into(), wire(attributes)?, update.number().into()]).await
     }
 
-    /// Changes what the VM is started with, as its CONTEXT.
+    /// Changes the configuration of the VM, like its CONTEXT.
     pub async fn vm_update_conf(&self, id: i32, template: &Template, update: Update) -> Result<(), Error> {
         self.done("one.vm.updateconf", vec![id.into(), wire(template)?, update.number().into()]).await
     }
@@ -181,17 +181,17 @@ impl Oned {
         self.done("one.vm.rename", vec![id.into(), name.into()]).await
     }
 
-    /// All VMs, with less of each.
+    /// Lists all VMs with fewer fields.
     pub async fn vms(&self, filter: VmFilter) -> Result<Vec<Vm>, Error> {
         self.paged("one.vmpool.info", filter).await
     }
 
-    /// All VMs, whole.
+    /// Lists all VMs with all fields.
     pub async fn vms_extended(&self, filter: VmFilter) -> Result<Vec<Vm>, Error> {
         self.paged("one.vmpool.infoextended", filter).await
     }
 
-    /// These VMs, whole. Those that are not there are left out.
+    /// Lists these VMs with all fields. Missing VMs are omitted.
     pub async fn vm_set(&self, ids: &[i32]) -> Result<Vec<Vm>, Error> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -254,51 +254,51 @@ impl Oned {
         self.pool("one.hostpool.info", vec![]).await
     }
 
-    /// Page by page: one answer with thousands of VMs would hold oned's lock, and our memory, too long.
+    /// Reads page by page: a response with thousands of VMs would hold oned's lock for long, and need much memory.
     async fn paged(&self, method: &str, filter: VmFilter) -> Result<Vec<Vm>, Error> {
         let mut vms: Vec<Vm> = Vec::new();
-        for page in 0..MOST_PAGES {
+        for page in 0..MAX_PAGES {
             let (start, size) = (page * VMS_PER_PAGE, -VMS_PER_PAGE);
             let parameters = vec![ALL_VISIBLE.into(), start.into(), size.into(), filter.number().into()];
             let listed: Vec<Vm> = self.pool(method, parameters).await?;
             let last = listed.len() < VMS_PER_PAGE as usize;
             vms.extend(listed);
             if last {
-                // A VM that was made between two pages moves the others on: they are told twice.
+                // A VM that is created between two pages shifts the others, which then occur twice.
                 vms.sort_by_key(|vm| vm.id);
                 vms.dedup_by_key(|vm| vm.id);
                 return Ok(vms);
             }
         }
-        Err(Error::NotUnderstood(format!("there are more than {} VMs", MOST_PAGES * VMS_PER_PAGE)))
+        Err(Error::InvalidResponse(format!("there are more than {} VMs", MAX_PAGES * VMS_PER_PAGE)))
     }
 
-    async fn object<T: Told>(&self, method: &str, parameters: Vec<Value>) -> Result<T, Error> {
-        object::parse(&self.text(method, parameters).await?).map_err(Error::NotUnderstood)
+    async fn object<T: XmlObject>(&self, method: &str, parameters: Vec<Value>) -> Result<T, Error> {
+        object::parse(&self.text(method, parameters).await?).map_err(Error::InvalidResponse)
     }
 
-    async fn pool<T: Told>(&self, method: &str, parameters: Vec<Value>) -> Result<Vec<T>, Error> {
-        object::parse_pool(&self.text(method, parameters).await?).map_err(Error::NotUnderstood)
+    async fn pool<T: XmlObject>(&self, method: &str, parameters: Vec<Value>) -> Result<Vec<T>, Error> {
+        object::parse_pool(&self.text(method, parameters).await?).map_err(Error::InvalidResponse)
     }
 
     async fn text(&self, method: &str, parameters: Vec<Value>) -> Result<String, Error> {
         match self.call(method, parameters).await? {
             Value::Text(text) => Ok(text),
-            other => Err(Error::NotUnderstood(format!("{method} gives {other:?}, and should give text"))),
+            other => Err(Error::InvalidResponse(format!("{method} returned {other:?} instead of text"))),
         }
     }
 
     async fn number(&self, method: &str, parameters: Vec<Value>) -> Result<i32, Error> {
         let value = self.call(method, parameters).await?;
         let number = value.as_number().and_then(|number| i32::try_from(number).ok());
-        number.ok_or_else(|| Error::NotUnderstood(format!("{method} gives {value:?}, and should give a number")))
+        number.ok_or_else(|| Error::InvalidResponse(format!("{method} returned {value:?} instead of a number")))
     }
 
     async fn done(&self, method: &str, parameters: Vec<Value>) -> Result<(), Error> {
         self.call(method, parameters).await.map(drop)
     }
 
-    /// Any method; the session goes before the parameters.
+    /// Calls any method; the session is the first parameter.
     pub async fn call(&self, method: &str, parameters: Vec<Value>) -> Result<Value, Error> {
         let mut all = vec![Value::Text(self.session.reveal())];
         all.extend(parameters);
@@ -309,15 +309,15 @@ impl Oned {
             return Err(Error::Http { endpoint, status, text });
         }
         let text = std::str::from_utf8(&answer.body);
-        judge(text.map_err(|error| Error::NotUnderstood(format!("it is no UTF-8: {error}")))?)
+        interpret(text.map_err(|error| Error::InvalidResponse(format!("it is not UTF-8: {error}")))?)
     }
 }
 
-/// What an answer means: `[true, value, ...]` or `[false, message, code, object, ...]`.
-pub fn judge(answer: &str) -> Result<Value, Error> {
-    let value = xmlrpc::decode_response(answer).map_err(Error::NotUnderstood)?.map_err(Error::Fault)?;
+/// Interprets a response: `[true, value, ...]` or `[false, message, code, object, ...]`.
+pub fn interpret(answer: &str) -> Result<Value, Error> {
+    let value = xmlrpc::decode_response(answer).map_err(Error::InvalidResponse)?.map_err(Error::Fault)?;
     let Value::Array(mut parts) = value else {
-        return Err(Error::NotUnderstood("it is no array".to_owned()));
+        return Err(Error::InvalidResponse("it is not an array".to_owned()));
     };
     match parts.as_slice() {
         [Value::Bool(true), _, ..] => Ok(parts.swap_remove(1)),
@@ -329,7 +329,7 @@ pub fn judge(answer: &str) -> Result<Value, Error> {
                 object: number(1).filter(|&object| object >= 0),
             }))
         }
-        _ => Err(Error::NotUnderstood("the array tells neither success nor failure".to_owned())),
+        _ => Err(Error::InvalidResponse("the array contains neither success nor failure".to_owned())),
     }
 }
 
@@ -338,5 +338,5 @@ fn everything() -> Vec<Value> {
 }
 
 fn wire(template: &Template) -> Result<Value, Error> {
-    template.to_wire().map(Value::Text).map_err(Error::Unsendable)
+    template.to_wire().map(Value::Text).map_err(Error::InvalidRequest)
 }

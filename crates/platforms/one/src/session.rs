@@ -1,4 +1,4 @@
-//! As whom oned and OneFlow are called: `user:secret`. Pure but for reading the file that holds it.
+//! Credentials for oned and OneFlow: `user:secret`. Pure except for reading the file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use trellis_digest::sha256_hex;
 
-/// More than any session is long; a longer text is some other file.
-const LONGEST_SESSION_BYTES: usize = 8192;
+/// Maximum size of the file. Larger files are not session files.
+const MAX_SESSION_BYTES: usize = 8192;
 
-/// A user, and a password or login token. The secret is never shown, not even by `Debug`.
+/// A user with a password or login token. The secret is never printed, not even by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {
     user: String,
     secret: String,
 }
 
-/// Why there is no session. The text is not told: it holds a password.
+/// Why there is no session. The text is not part of the error, because it contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    #[error("{path} cannot be read: it should hold user:password of OpenNebula")]
+    #[error("{path} cannot be read; it must contain user:password of OpenNebula")]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{place} does not hold user:password")]
+    #[error("{place} does not contain user:password")]
     NoColon { place: String },
-    #[error("{place} holds more than one line")]
+    #[error("{place} contains more than one line")]
     NotOneLine { place: String },
-    #[error("{place} holds more than {LONGEST_SESSION_BYTES} bytes")]
+    #[error("{place} contains more than {MAX_SESSION_BYTES} bytes")]
     TooLong { place: String },
-    #[error("there is no HOME to look for .one/one_auth in; say ONE_AUTH, or give a file")]
+    #[error("HOME is not set, so .one/one_auth cannot be found; set ONE_AUTH, or authFile of the site")]
     NoHome,
 }
 
@@ -39,11 +39,11 @@ impl Session {
         Session { user: user.into(), secret: secret.into() }
     }
 
-    /// Takes what stands in `one_auth`: user and secret are parted by the first colon. `place` is for the errors.
+    /// Parses the contents of `one_auth`. The first colon separates user and secret. `place` is for errors.
     pub fn parse(text: &str, place: &str) -> Result<Session, SessionError> {
         let place = || place.to_owned();
         let line = text.trim_end_matches(['\n', '\r']).trim_start();
-        if line.len() > LONGEST_SESSION_BYTES {
+        if line.len() > MAX_SESSION_BYTES {
             return Err(SessionError::TooLong { place: place() });
         }
         if line.contains(['\n', '\r']) {
@@ -65,22 +65,22 @@ impl Session {
         &self.user
     }
 
-    /// The secret itself.
+    /// The secret.
     pub fn reveal_secret(&self) -> &str {
         &self.secret
     }
 
-    /// The first parameter of every call.
+    /// First parameter of every call.
     pub fn reveal(&self) -> String {
         format!("{}:{}", self.user, self.secret)
     }
 
-    /// How a service of the front-end acts for a user: `target` is the user, or `user:group`. The secret of a service is
-    /// what a user's password is. Valid until `expires`, in seconds since 1970.
+    /// Session with which a server of the front-end acts for a user: `target` is the user, or `user:group`. Valid until
+    /// `expires`, in seconds since 1970.
     pub fn for_another(&self, target: &str, expires: u64) -> Session {
         let plain = format!("{}:{target}:{expires}", self.user);
         let hex = sha256_hex(self.secret.as_bytes());
-        let iv: [u8; 16] = hex.as_bytes()[..16].try_into().expect("64 hexadecimal digits have 16 first ones");
+        let iv: [u8; 16] = hex.as_bytes()[..16].try_into().expect("64 hexadecimal digits contain 16");
         let key = UnboundCipherKey::new(&AES_256, &hex.as_bytes()[..32]).expect("the key has 256 bits");
         let key = PaddedBlockEncryptingKey::cbc_pkcs7(key).expect("AES-256 has a CBC mode");
         let mut sealed = plain.into_bytes();
@@ -90,7 +90,7 @@ impl Session {
     }
 }
 
-/// The file that holds the session: a given one, else `ONE_AUTH`, else `~/.one/one_auth`.
+/// Path of the session file: `given`, otherwise `ONE_AUTH`, otherwise `~/.one/one_auth`.
 pub fn session_file(given: Option<&Path>, one_auth: Option<&str>, home: Option<&str>) -> Result<PathBuf, SessionError> {
     if let Some(path) = given {
         return Ok(path.to_owned());
@@ -118,10 +118,10 @@ mod tests {
             ("oneadmin:onepass\n", Ok(("oneadmin", "onepass"))),
             ("a:b:c", Ok(("a", "b:c"))),
             ("a: b ", Ok(("a", " b "))),
-            ("oneadmin", Err("F does not hold user:password")),
-            (":x", Err("F does not hold user:password")),
-            ("x:", Err("F does not hold user:password")),
-            ("a:b\nc:d\n", Err("F holds more than one line")),
+            ("oneadmin", Err("F does not contain user:password")),
+            (":x", Err("F does not contain user:password")),
+            ("x:", Err("F does not contain user:password")),
+            ("a:b\nc:d\n", Err("F contains more than one line")),
         ] {
             let found = Session::parse(text, "F");
             let found = found.as_ref().map(|s| (s.user(), s.reveal_secret())).map_err(ToString::to_string);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_is_looked_for_in_its_places() {
+    fn the_session_file_is_searched_in_order() {
         let given = Some(Path::new("/etc/auth"));
         for (given, variable, home, expected) in [
             (given, Some("/x"), Some("/home/a"), Some("/etc/auth")),
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_service_acts_for_a_user() {
         let session = Session::new("serveradmin", "secret").for_another("alice", 1_700_000_000);
-        // Made with openssl enc -aes-256-cbc from the same key, vector and text.
+        // Created with openssl enc -aes-256-cbc from the same key, vector and text.
         assert_eq!(session.reveal(), "serveradmin:alice:OqYsiLoSIcu7LfmPO0ZUBgyjOb7hg9x6h2Sz+JPUMco=");
     }
 }

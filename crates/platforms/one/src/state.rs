@@ -1,4 +1,4 @@
-//! The numbers of OpenNebula and their names. A number that is not known is kept: a newer front-end has more of them.
+//! State numbers of OpenNebula with their names. Unknown numbers of newer versions are preserved.
 
 macro_rules! numbered {
     ($(#[$meta:meta])* $kind:ident { $($number:literal $variant:ident $name:literal,)* }) => {
@@ -6,7 +6,7 @@ macro_rules! numbered {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $kind {
             $($variant,)*
-            /// A number that this program does not know.
+            /// A number without a known name.
             Other(u32),
         }
 
@@ -27,7 +27,7 @@ macro_rules! numbered {
                 }
             }
 
-            /// As OpenNebula spells it; `None` for a number without a name.
+            /// Name in OpenNebula; `None` if the number is unknown.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $($kind::$variant => Some($name),)*
@@ -73,7 +73,7 @@ numbered! {
 }
 
 numbered! {
-    /// Means something only while the VM is ACTIVE.
+    /// Only valid while the VM is ACTIVE.
     LcmState {
         0 Init "LCM_INIT",
         1 Prolog "PROLOG",
@@ -147,7 +147,7 @@ numbered! {
 }
 
 impl LcmState {
-    /// Nothing happens any more until somebody recovers the VM.
+    /// The VM needs an administrator to recover it.
     pub fn is_failure(self) -> bool {
         self.name().is_some_and(|name| name.ends_with("_FAILURE"))
     }

@@ -1,12 +1,11 @@
-//! Templates of OpenNebula: attributes with text or with pairs, in their order; keys may be repeated. What they mean is for
-//! the callers.
+//! Templates of OpenNebula: ordered attributes with text or pairs; keys may be repeated. The callers define their meaning.
 
 mod text;
 mod xml;
 
 use crate::xml::{Element, can_carry};
 
-/// Attributes in their order.
+/// Attributes in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template(pub Vec<(String, Value)>);
 
@@ -46,7 +45,7 @@ impl Template {
         Template::default()
     }
 
-    /// Adds an attribute; one of the same name stays beside it.
+    /// Appends an attribute, even if another one has the same name.
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Template {
         self.push(key, value);
         self
@@ -56,7 +55,7 @@ impl Template {
         self.0.push((key.into(), value.into()));
     }
 
-    /// The text of an attribute. Of repeated ones the last counts, as for oned.
+    /// The text of an attribute. The last of repeated ones counts, as in oned.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().filter(|(name, _)| name == key).find_map(|(_, value)| match value {
             Value::Text(text) => Some(text.as_str()),
@@ -64,7 +63,7 @@ impl Template {
         })
     }
 
-    /// All attributes of that name that have pairs.
+    /// All attributes of that name with pairs.
     pub fn vectors<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a [(String, String)]> {
         self.0.iter().filter(move |(name, _)| name == key).filter_map(|(_, value)| match value {
             Value::Vector(pairs) => Some(pairs.as_slice()),
@@ -72,12 +71,12 @@ impl Template {
         })
     }
 
-    /// One pair of the first attribute of that name, as `CONTEXT/TOKEN`.
+    /// One pair of the first attribute of that name, like `CONTEXT/TOKEN`.
     pub fn pair(&self, key: &str, inner: &str) -> Option<&str> {
         pair(self.vectors(key).next()?, inner)
     }
 
-    /// As text: `KEY="v"` lines.
+    /// As text: lines `KEY="v"`.
     pub fn to_text(&self) -> String {
         text::write(self)
     }
@@ -87,8 +86,7 @@ impl Template {
         xml::write(self, "TEMPLATE")
     }
 
-    /// As it is sent, or everything that is wrong with it. What a reader of texts might take otherwise goes as XML, which has
-    /// only one reading; oned takes both.
+    /// The form to send, or all problems. Values that are ambiguous as text are sent as XML; oned accepts both.
     pub fn to_wire(&self) -> Result<String, Vec<String>> {
         let problems = self.problems();
         if !problems.is_empty() {
@@ -102,7 +100,7 @@ impl Template {
         Ok(if any { self.to_xml() } else { self.to_text() })
     }
 
-    /// Reads either form.
+    /// Parses either form.
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
         match text.trim_start().starts_with('<') {
             true => Template::parse_xml(text),
@@ -123,7 +121,7 @@ impl Template {
         xml::read(element)
     }
 
-    /// Names and values that cannot be sent.
+    /// Invalid names and values.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (key, value) in &self.0 {
@@ -142,13 +140,13 @@ impl Template {
     }
 }
 
-/// The last one of that name counts.
+/// The last attribute of that name counts.
 pub fn pair<'a>(pairs: &'a [(String, String)], key: &str) -> Option<&'a str> {
     pairs.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
 }
 
 fn check_name(name: &str, place: &str, problems: &mut Vec<String>) {
-    // A name that begins with a digit is one for oned, but not for XML.
+    // oned accepts names that start with a digit, but XML does not.
     let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !begins_well || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         problems.push(format!("{name:?}{place} is not the name of an attribute: letters, digits and _ only"));
@@ -161,11 +159,11 @@ fn check_value(path: &str, value: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Why a text is no template.
+/// Why a text is not a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{what}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct TemplateError {
-    /// From 1; `None` where the whole is wrong.
+    /// Counted from 1; `None` if the problem concerns the whole text.
     pub line: Option<usize>,
     pub what: String,
 }

@@ -1,4 +1,4 @@
-//! Whom a caller believes to be a server of OpenNebula: the authorities of the system, and those that are given on top.
+//! Trusted certificate authorities: those of the system, and further ones.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use crate::Endpoint;
 
-/// Authorities, ready to check a server's certificate.
+/// Authorities that verify a server's certificate.
 #[derive(Clone)]
 pub struct Trust {
     config: Arc<ClientConfig>,
@@ -22,19 +22,19 @@ pub struct Trust {
 pub enum TrustError {
     #[error("{path} cannot be read as PEM")]
     Unreadable { path: PathBuf, source: pem::Error },
-    #[error("{path} has no certificate in it")]
+    #[error("{path} contains no certificate")]
     NoCertificate { path: PathBuf },
     #[error("certificate {number} of {path} is damaged")]
     Damaged { path: PathBuf, number: usize, source: rustls::Error },
 }
 
 impl Trust {
-    /// Whom the system trusts; in a bare VM that may be nobody, and then no `https` endpoint is believed.
+    /// The system's authorities. A minimal VM may have none, and then no `https` endpoint is trusted.
     pub fn system() -> Trust {
         Trust::new(system_roots())
     }
 
-    /// The same where it is needed: an `http` endpoint shows no certificate.
+    /// The system's authorities if the endpoint uses `https`.
     pub fn system_for(endpoint: &Endpoint) -> Trust {
         match endpoint.tls {
             true => Trust::system(),
@@ -42,7 +42,7 @@ impl Trust {
         }
     }
 
-    /// Whom the system trusts, and the authorities in a PEM file.
+    /// The system's authorities and those of a PEM file.
     pub fn system_and(path: &Path) -> Result<Trust, TrustError> {
         let unreadable = |source| TrustError::Unreadable { path: path.to_owned(), source };
         let mut roots = system_roots();
@@ -75,7 +75,7 @@ impl Trust {
 
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    // A system's store may hold old certificates that rustls does not read; the others still count.
+    // rustls cannot parse some old certificates of a system's store; they are skipped.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }
@@ -96,7 +96,7 @@ mod tests {
         let path = directory.path().join("ca.pem");
         let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for (content, expected) in
-            [("hello", "FILE has no certificate in it"), (damaged, "certificate 1 of FILE is damaged")]
+            [("hello", "FILE contains no certificate"), (damaged, "certificate 1 of FILE is damaged")]
         {
             std::fs::write(&path, content).unwrap();
             let said = Trust::system_and(&path).unwrap_err().to_string();

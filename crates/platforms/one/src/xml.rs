@@ -1,15 +1,15 @@
-//! XML as oned writes and reads it: elements with text or with other elements, no attributes, no namespaces.
+//! XML of oned: elements with text or with other elements, without attributes or namespaces.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// Deeper than anything of OpenNebula.
+/// Maximum depth. OpenNebula's documents are flatter.
 const DEEPEST: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Element {
     pub name: String,
-    /// All text in it, as it was meant: entities and CDATA are resolved. Means nothing beside children.
+    /// Text of the element, with entities and CDATA resolved. Undefined if there are children.
     pub text: String,
     pub children: Vec<Element>,
 }
@@ -23,13 +23,13 @@ impl Element {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The text of a child; empty where there is none.
+    /// Text of a child; empty if there is none.
     pub fn text_of(&self, name: &str) -> &str {
         self.child(name).map(|child| child.text.as_str()).unwrap_or_default()
     }
 }
 
-/// Reads a document: one element.
+/// Parses a document with one element.
 pub(crate) fn parse(text: &str) -> Result<Element, String> {
     let mut reader = Reader::from_str(text);
     let mut open: Vec<Element> = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str) -> Result<Element, String> {
     loop {
         let event = reader.read_event();
         let at = reader.buffer_position();
-        let event = event.map_err(|error| format!("it is no XML at byte {at}: {error}"))?;
+        let event = event.map_err(|error| format!("it is not XML at byte {at}: {error}"))?;
         match event {
             Event::Start(start) => {
                 if open.len() == DEEPEST {
@@ -59,9 +59,9 @@ pub(crate) fn parse(text: &str) -> Result<Element, String> {
                     (None, name) => say(&mut open, entity(name).ok_or_else(|| format!("&{name}; is not known"))?)?,
                 }
             }
-            Event::Eof if open.is_empty() => return root.ok_or_else(|| "there is no element in it".to_owned()),
+            Event::Eof if open.is_empty() => return root.ok_or_else(|| "it contains no element".to_owned()),
             Event::Eof => return Err("it ends too early".to_owned()),
-            Event::DocType(_) => return Err("it has a DOCTYPE, which nobody sends".to_owned()),
+            Event::DocType(_) => return Err("it has a DOCTYPE, which is not supported".to_owned()),
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
     }
@@ -100,7 +100,7 @@ fn entity(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Appends a text so that it is read as it is. A carriage return would be taken for a line break otherwise.
+/// Appends escaped text. A carriage return needs an escape because parsers normalise line breaks.
 pub(crate) fn escape_into(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -113,7 +113,7 @@ pub(crate) fn escape_into(out: &mut String, text: &str) {
     }
 }
 
-/// Whether XML 1.0 can carry it at all.
+/// Whether XML 1.0 can represent the text.
 pub(crate) fn can_carry(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r') || (!c.is_control() && c != '\u{fffe}' && c != '\u{ffff}')
 }
@@ -132,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_says_why() {
+    fn invalid_documents_are_rejected_with_a_reason() {
         let deep = "<a>".repeat(DEEPEST + 1);
         for (text, expected) in [
-            ("", "there is no element in it"),
-            ("<a><b></a>", "it is no XML at byte"),
+            ("", "it contains no element"),
+            ("<a><b></a>", "it is not XML at byte"),
             ("<a>", "it ends too early"),
             ("<a/><b/>", "it has more than one root"),
             ("x<a/>", "there is text outside of the root"),

@@ -1,4 +1,4 @@
-//! XML-RPC as oned speaks it: calls and answers as text, pure. What the values mean is not known here.
+//! XML-RPC of oned: encodes calls and decodes responses. Pure.
 
 use crate::xml::{self, Element};
 
@@ -44,7 +44,7 @@ impl Value {
         }
     }
 
-    /// Any kind of whole number.
+    /// Any integer type.
     pub fn as_number(&self) -> Option<i64> {
         match self {
             Value::Int(number) => Some(i64::from(*number)),
@@ -54,14 +54,14 @@ impl Value {
     }
 }
 
-/// A call as it is read by a server.
+/// A call as a server decodes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     pub method: String,
     pub parameters: Vec<Value>,
 }
 
-/// The server did not even begin: an unknown method, or parameters of the wrong kind.
+/// A fault: an unknown method, or parameters of the wrong type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("fault {code}: {text}")]
 pub struct Fault {
@@ -109,11 +109,11 @@ pub fn encode_response(outcome: Result<&Value, &Fault>) -> String {
     out + "</methodResponse>"
 }
 
-/// The outer error: this is no answer at all.
+/// The outer error means that the text is not a response.
 pub fn decode_response(text: &str) -> Result<Result<Value, Fault>, String> {
     let root = document(text, "methodResponse")?;
     if let Some(fault) = root.child("fault") {
-        let Value::Struct(members) = single(fault)? else { return Err("the fault is no struct".to_owned()) };
+        let Value::Struct(members) = single(fault)? else { return Err("the fault is not a struct".to_owned()) };
         let member = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| value);
         let code = member("faultCode").and_then(Value::as_number).and_then(|code| i32::try_from(code).ok());
         let text = member("faultString").and_then(Value::as_text).unwrap_or_default().to_owned();
@@ -127,7 +127,7 @@ fn document(text: &str, name: &str) -> Result<Element, String> {
     let root = xml::parse(text)?;
     match root.name == name {
         true => Ok(root),
-        false => Err(format!("it is a {}, and should be a {name}", root.name)),
+        false => Err(format!("expected {name}, found {}", root.name)),
     }
 }
 
@@ -232,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_says_why() {
+    fn invalid_responses_are_rejected_with_a_reason() {
         let answer = |inner: &str| format!("<methodResponse><params><param>{inner}</param></params></methodResponse>");
         for (text, expected) in [
-            ("<html/>".to_owned(), "it is a html, and should be a methodResponse"),
+            ("<html/>".to_owned(), "expected methodResponse, found html"),
             ("<methodResponse/>".to_owned(), "the answer has neither a value nor a fault"),
             (answer("<value><int>x</int></value>"), "\"x\" is not an int"),
             (answer("<value><nil/></value>"), "values of the type nil are not known"),

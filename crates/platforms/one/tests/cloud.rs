@@ -1,4 +1,4 @@
-//! The three clients together, against an OpenNebula for tests that was written apart from them.
+//! The three clients together, against a simulated OpenNebula that was written independently.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use trellis_one::template::Template;
 use trellis_one::{Code, Endpoint, Error, FlowRefusal, Oned, Session, Update, VmAction, VmFilter};
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// In a context oned would put something else for `$y`; elsewhere it would not.
+/// In a context, oned would substitute `$y`.
 const HOSTILE: &str = "say \"a\\b\", [x] = y <&> ä\nnext";
 
 struct Clients {
@@ -22,7 +22,7 @@ struct Clients {
 
 async fn clients() -> Clients {
     let users = vec![("alice".to_owned(), "secret".to_owned()), ("bob".to_owned(), "other".to_owned())];
-    // A cooldown of five minutes is over in a third of a second.
+    // A cooldown of five minutes takes a third of a second.
     let pace = Pace { second_ms: 1, ..Pace::default() };
     let cloud = FakeOne::start(Config { users, pace, ..Config::default() }).await.unwrap();
     let session = Session::new("alice", "secret");
@@ -44,7 +44,7 @@ impl Clients {
     }
 
     async fn wait<R>(&self, what: &str, look: impl FnMut(&Cloud) -> Option<R>) -> R {
-        self.cloud.handle().wait(LIMIT, look).await.unwrap_or_else(|| panic!("waited in vain for {what}"))
+        self.cloud.handle().wait(LIMIT, look).await.unwrap_or_else(|| panic!("timed out waiting for {what}"))
     }
 
     async fn until(&self, service: i32, state: Inside) {
@@ -93,7 +93,7 @@ async fn a_service_lives_from_its_template_to_its_end() {
     let id = flow.instantiate(kept.id, &made).await.unwrap().id;
     clients.until(id, Inside::Deploying).await;
 
-    // Nobody is ready before it says so, the SuperLink first.
+    // VMs become ready one after the other, the SuperLink first.
     let superlink = clients
         .wait("a VM of the first role", |cloud| {
             cloud.vms.iter().find(|(_, vm)| vm.user_template.get("ROLE_NAME") == Some("superlink")).map(|(id, _)| *id)
@@ -140,7 +140,7 @@ async fn a_service_lives_from_its_template_to_its_end() {
     clients.cloud.stop().await;
 }
 
-/// Says so when it runs, as the agent in it would.
+/// Reports readiness, like the agent in the VM.
 async fn ready(clients: &Clients, vm: i64) {
     clients.wait("a VM that runs", |cloud| (cloud.vms.get(&vm)?.lcm as u32 == 3).then_some(())).await;
     clients.gate(vm).update(&BTreeMap::from([("READY".to_owned(), "YES".to_owned())])).await.unwrap();

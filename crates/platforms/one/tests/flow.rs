@@ -1,4 +1,4 @@
-//! The OneFlow client against what a real one answered, and requests against those that it understood.
+//! The OneFlow client against recorded responses and requests of a real OneFlow.
 
 mod server;
 
@@ -44,7 +44,7 @@ fn two_tiers() -> ServiceTemplate {
     }
 }
 
-/// Everything in `wanted` is in `found`, with the same value; what we always say may be there on top.
+/// `wanted` is contained in `found`, which may have further fields.
 fn contains(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {
@@ -108,7 +108,7 @@ fn what_oneflow_would_refuse_is_refused_here_too() {
     doubled.roles.push(role("db", 1));
     let mut over = two_tiers();
     over.roles[0].cardinality = 9;
-    // These two OneFlow takes, and then they hang for ever.
+    // OneFlow accepts these two, and then they never become ready.
     let mut cycle = two_tiers();
     cycle.roles[0].parents = vec!["web".into()];
     let mut orphan = two_tiers();
@@ -116,7 +116,7 @@ fn what_oneflow_would_refuse_is_refused_here_too() {
     for (template, expected) in [
         (doubled, "two roles have the name db"),
         (over, "role \"db\": its cardinality 9 is more than max_vms 3"),
-        (cycle, "these roles wait for each other for ever: db, web"),
+        (cycle, "the parents of these roles form a cycle: db, web"),
         (orphan, "role \"web\": its parent \"nobody\" does not exist"),
     ] {
         assert_eq!(lint(&template), [expected]);
@@ -141,14 +141,14 @@ async fn recorded_services_are_understood() {
         ("networks-running", ServiceState::Running, vec![("a", 2, 1)]),
         ("elasticity-after", ServiceState::Running, vec![("w", 2, 2)]),
     ] {
-        server.answer(200, recorded(&format!("service-show-{name}.response.json")));
+        server.respond(200, recorded(&format!("service-show-{name}.response.json")));
         let service = flow.service(6).await.unwrap();
         assert_eq!(server.asked().await.line, "GET /service/6");
         let found: Vec<_> =
             service.roles.iter().map(|role| (role.name.as_str(), role.state.number(), role.nodes.len())).collect();
         assert_eq!((service.state, found), (state, sizes), "{name}");
     }
-    server.answer(200, recorded("service-show-warning.response.json"));
+    server.respond(200, recorded("service-show-warning.response.json"));
     let service = flow.service(7).await.unwrap();
     assert_eq!((service.id, service.name.as_str(), service.description.as_str()), (7, "svc-renamed", "two tiers"));
     let web = service.role("web").unwrap();
@@ -158,7 +158,7 @@ async fn recorded_services_are_understood() {
     assert_eq!(service.log.last().unwrap().message, "New state: WARNING");
     assert_eq!(service.last_error(), None);
 
-    server.answer(200, recorded("service-show-failed-no-such-vm-template.response.json"));
+    server.respond(200, recorded("service-show-failed-no-such-vm-template.response.json"));
     let failed = flow.service(11).await.unwrap();
     assert!(failed.last_error().unwrap().contains("Instantiate failed for template 9999"));
 }
@@ -172,7 +172,7 @@ async fn every_recorded_service_and_template_is_understood() {
     for entry in std::fs::read_dir(directory).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let Some(stem) = name.strip_suffix(".response.json") else { continue };
-        server.answer(200, recorded(&name));
+        server.respond(200, recorded(&name));
         match stem {
             _ if stem.starts_with("service-show-") => drop(flow.service(1).await.unwrap()),
             _ if stem.starts_with("service-list") => drop(flow.services().await.unwrap()),
@@ -180,17 +180,17 @@ async fn every_recorded_service_and_template_is_understood() {
             "service_template-instantiate" => drop(flow.service(1).await.unwrap()),
             _ if stem.starts_with("service_template-") => drop(flow.template(1).await.unwrap()),
             _ if stem.starts_with("instantiate-") => drop(flow.service(1).await.unwrap()),
-            // Lists of a user, and falls of the server.
+            // Errors may be lists, and internal failures.
             _ => drop(flow.services().await),
         }
         understood += 1;
     }
     assert!(understood > 40, "{understood}");
-    server.answer(200, recorded("service-list-empty.response.json"));
+    server.respond(200, recorded("service-list-empty.response.json"));
     assert_eq!(flow.services().await.unwrap(), []);
-    server.answer(200, recorded("service-list.response.json"));
+    server.respond(200, recorded("service-list.response.json"));
     assert_eq!(flow.services().await.unwrap()[0].id, 6);
-    server.answer(200, recorded("service_template-list.response.json"));
+    server.respond(200, recorded("service_template-list.response.json"));
     let templates = flow.templates().await.unwrap();
     assert_eq!((templates[0].id, templates[0].name.as_str()), (2, "svc-2tier"));
     assert_eq!(templates[0].body["roles"][1]["parents"], json!(["db"]));
@@ -202,7 +202,7 @@ async fn requests_are_those_that_were_understood() {
     let flow = flow(&server, FlowVersion::V7);
     macro_rules! same {
         ($line:literal, $answer:literal, $request:expr, $call:expr) => {{
-            server.answer(200, if $answer.is_empty() { String::new() } else { recorded($answer) });
+            server.respond(200, if $answer.is_empty() { String::new() } else { recorded($answer) });
             $call.await.unwrap();
             let asked = server.asked().await;
             assert_eq!(asked.line, $line);
@@ -276,8 +276,8 @@ async fn a_template_with_problems_is_not_sent() {
     let server = Server::start().await;
     let flow = flow(&server, FlowVersion::V7);
     let empty = ServiceTemplate { name: "x".into(), ..ServiceTemplate::default() };
-    assert!(matches!(flow.template_create(&empty).await, Err(Error::Unsendable(problems)) if problems.len() == 1));
-    assert!(matches!(flow.add_role(1, &role("a b", 1)).await, Err(Error::Unsendable(_))));
+    assert!(matches!(flow.template_create(&empty).await, Err(Error::InvalidRequest(problems)) if problems.len() == 1));
+    assert!(matches!(flow.add_role(1, &role("a b", 1)).await, Err(Error::InvalidRequest(_))));
     assert_eq!(server.connections(), 0);
 }
 
@@ -292,7 +292,7 @@ async fn refusals_mean_what_they_say_not_what_their_status_says() {
         (500, "service-show-is-template-id.response.txt", FlowRefusal::NoExists, "oneflow list"),
         (404, "path-unknown.response.txt", FlowRefusal::Invalid, "Not Found"),
         (500, "delete-while-scaling.response.txt", FlowRefusal::State, "SCALING"),
-        (500, "scale-while-scaling.response.txt", FlowRefusal::State, "at rest"),
+        (500, "scale-while-scaling.response.txt", FlowRefusal::State, "RUNNING"),
         (500, "recover-running.response.txt", FlowRefusal::State, "RUNNING"),
         (500, "scale-same-cardinality.response.txt", FlowRefusal::Already, "nothing to do"),
         (500, "scale-over-max-noforce.response.txt", FlowRefusal::Invalid, "Maximum cardinality is 5"),
@@ -302,11 +302,11 @@ async fn refusals_mean_what_they_say_not_what_their_status_says() {
         (400, "instantiate-missing-user-inputs.response.txt", FlowRefusal::Invalid, "User Inputs"),
         (400, "service_template-create-duplicate-role.response.txt", FlowRefusal::Invalid, "is repeated"),
     ] {
-        server.answer(status, recorded(name));
+        server.respond(status, recorded(name));
         let error = flow.service(7).await.unwrap_err();
         assert!(matches!(&error, Error::Flow { kind: found, .. } if *found == kind), "{name}: {error:?}");
         assert!(explain(&error).contains(advice), "{name}: {}", explain(&error));
         assert_eq!(error.is_absent(), kind == FlowRefusal::NoExists, "{name}");
-        assert_eq!(error.may_pass(), matches!(kind, FlowRefusal::State | FlowRefusal::Internal), "{name}");
+        assert_eq!(error.is_transient(), matches!(kind, FlowRefusal::State | FlowRefusal::Internal), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! The OneGate client against recorded answers, and against a server that answers what it is told to.
+//! The OneGate client against recorded responses, and against a scripted server.
 
 mod server;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use server::Server;
 use trellis_one::gate::{GateError, GateToken, Nic, OneGate, parse_service, parse_vm, render_update};
-use trellis_one::{Endpoint, Patience, Trust};
+use trellis_one::{Endpoint, HttpLimits, Trust};
 
 fn recorded(name: &str) -> String {
     std::fs::read_to_string(format!("{}/tests/recorded/onegate/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -15,7 +15,7 @@ fn recorded(name: &str) -> String {
 fn gate(server: &Server) -> OneGate {
     let endpoint = Endpoint::parse(&server.url()).unwrap();
     let token = GateToken::parse("MHI5V10+r4fZ44xbi8iqFw==\n").unwrap();
-    OneGate::with(endpoint, 2, token, Trust::system(), Patience::for_gate())
+    OneGate::with(endpoint, 2, token, Trust::system(), HttpLimits::for_gate())
 }
 
 fn attributes(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -58,7 +58,7 @@ fn recorded_services() {
     let db = extended.role("db").unwrap().nodes[0].vm.as_ref().unwrap();
     assert!(db.runs());
     assert_eq!(db.attribute("READY"), Some("YES"));
-    // The extended form tells a single interface without a list around it.
+    // The extended form has no list around a single interface.
     assert_eq!(db.nics[0].ip.as_deref(), Some("192.168.150.17"));
 
     let deploying = parse_service(recorded("service-get-deploying.response.json").as_bytes()).unwrap();
@@ -77,20 +77,20 @@ fn updates_are_what_was_recorded() {
 async fn a_vm_asks_and_tells_with_its_token() {
     let server = Server::start().await;
     let gate = gate(&server);
-    server.answer(200, recorded("vm-get.response.json"));
+    server.respond(200, recorded("vm-get.response.json"));
     assert_eq!(gate.vm().await.unwrap().id, 2);
     let asked = server.asked().await;
     assert_eq!(asked.line, "GET /vm");
     assert_eq!(asked.header("x-onegate-token"), "MHI5V10+r4fZ44xbi8iqFw==");
     assert_eq!(asked.header("x-onegate-vmid"), "2");
 
-    server.answer(200, "");
+    server.respond(200, "");
     gate.update(&attributes(&[("READY", "YES")])).await.unwrap();
     let asked = server.asked().await;
     assert_eq!((asked.line.as_str(), asked.body.as_str()), ("PUT /vm", "READY=YES\n"));
     assert_eq!(asked.header("content-type"), "text/plain");
 
-    server.answer(200, recorded("service-get-extended.response.json"));
+    server.respond(200, recorded("service-get-extended.response.json"));
     assert_eq!(gate.service_extended().await.unwrap().roles.len(), 2);
     assert_eq!(server.asked().await.line, "GET /service?extended=true");
     assert_eq!(server.connections(), 1, "the connection was not kept");
@@ -100,11 +100,11 @@ async fn a_vm_asks_and_tells_with_its_token() {
 async fn what_oned_dropped_is_noticed() {
     let server = Server::start().await;
     let gate = gate(&server);
-    server.answer(200, "");
-    server.answer(200, recorded("vm-get-after-put.response.json"));
+    server.respond(200, "");
+    server.respond(200, recorded("vm-get-after-put.response.json"));
     gate.update_and_read_back(&attributes(&[("READY", "YES"), ("FOO", "bar baz")])).await.unwrap();
-    server.answer(200, "");
-    server.answer(200, recorded("vm-get-after-put.response.json"));
+    server.respond(200, "");
+    server.respond(200, recorded("vm-get-after-put.response.json"));
     let lost = gate.update_and_read_back(&attributes(&[("READY", "YES"), ("NUM", "5")])).await.unwrap_err();
     assert!(matches!(&lost, GateError::NotKept(keys) if keys == &["NUM"]), "{lost}");
 }
@@ -113,35 +113,35 @@ async fn what_oned_dropped_is_noticed() {
 async fn an_attribute_is_erased_only_where_it_is() {
     let server = Server::start().await;
     let gate = gate(&server);
-    server.answer(200, recorded("vm-get-after-put.response.json"));
+    server.respond(200, recorded("vm-get-after-put.response.json"));
     gate.erase("NUM").await.unwrap();
     assert_eq!(server.asked().await.line, "GET /vm");
-    server.answer(200, recorded("vm-get-after-put.response.json"));
-    server.answer(200, "");
+    server.respond(200, recorded("vm-get-after-put.response.json"));
+    server.respond(200, "");
     gate.erase("FOO").await.unwrap();
     assert_eq!(server.asked().await.line, "GET /vm");
     let asked = server.asked().await;
     assert_eq!((asked.line.as_str(), asked.body.as_str()), ("PUT /vm?type=2", "FOO"));
-    assert!(matches!(gate.erase("FOO=\"x\"").await, Err(GateError::Unsendable(_))));
+    assert!(matches!(gate.erase("FOO=\"x\"").await, Err(GateError::InvalidRequest(_))));
 }
 
 #[tokio::test]
 async fn refusals_have_their_kinds() {
     let server = Server::start().await;
     let gate = gate(&server);
-    server.answer(401, "Not authorized");
+    server.respond(401, "Not authorized");
     assert!(matches!(gate.vm().await, Err(GateError::Unauthorised)));
-    server.answer(403, "Attribute (SERVICE_ID) cannot be modified");
+    server.respond(403, "Attribute (SERVICE_ID) cannot be modified");
     let refused = gate.update(&attributes(&[("A", "b")])).await.unwrap_err();
-    assert_eq!(refused.to_string(), "OneGate refuses (403): Attribute (SERVICE_ID) cannot be modified");
-    assert!(!refused.may_pass());
-    server.answer(500, "Internal server error");
-    assert!(gate.vm().await.unwrap_err().may_pass());
-    server.answer(200, "<html>");
-    assert!(matches!(gate.vm().await, Err(GateError::NotUnderstood(_))));
+    assert_eq!(refused.to_string(), "OneGate rejected the request (403): Attribute (SERVICE_ID) cannot be modified");
+    assert!(!refused.is_transient());
+    server.respond(500, "Internal server error");
+    assert!(gate.vm().await.unwrap_err().is_transient());
+    server.respond(200, "<html>");
+    assert!(matches!(gate.vm().await, Err(GateError::InvalidResponse(_))));
     drop(server);
     let gone = gate.vm().await.unwrap_err();
-    assert!(matches!(gone, GateError::Unreachable(_)) && gone.may_pass(), "{gone}");
+    assert!(matches!(gone, GateError::Unreachable(_)) && gone.is_transient(), "{gone}");
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_connection_that_the_server_closed_is_not_missed() {
     let server = Server::start().await;
     let gate = gate(&server);
     for _ in 0..3 {
-        server.answer_and_close(200, recorded("vm-get.response.json"));
+        server.respond_and_close(200, recorded("vm-get.response.json"));
         gate.vm().await.unwrap();
     }
     assert_eq!(server.connections(), 3);

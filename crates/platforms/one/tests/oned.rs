@@ -1,12 +1,12 @@
-//! Calls of oned against what a real one answered, and requests against those that it understood.
+//! Calls of oned against recorded responses and requests of a real oned.
 
 mod server;
 
 use server::Server;
 use trellis_one::xmlrpc::{Value, decode_call};
 use trellis_one::{
-    Code, DatastoreKind, Endpoint, Error, HostState, ImageState, LcmState, NetworkState, Oned, Session, Template, Told,
-    Update, Vm, VmAction, VmFilter, VmState, VmTemplate, explain, judge, parse, parse_pool,
+    Code, DatastoreKind, Endpoint, Error, HostState, ImageState, LcmState, NetworkState, Oned, Session, Template,
+    Update, Vm, VmAction, VmFilter, VmState, VmTemplate, XmlObject, explain, interpret, parse, parse_pool,
 };
 
 fn recorded(name: &str) -> String {
@@ -15,18 +15,18 @@ fn recorded(name: &str) -> String {
 }
 
 fn answer(name: &str) -> Result<Value, Error> {
-    judge(&recorded(&format!("{name}.response")))
+    interpret(&recorded(&format!("{name}.response")))
 }
 
 fn text(name: &str) -> String {
     answer(name).unwrap().as_text().unwrap().to_owned()
 }
 
-fn told<T: Told>(name: &str) -> T {
+fn told<T: XmlObject>(name: &str) -> T {
     parse(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn pool<T: Told>(name: &str) -> Vec<T> {
+fn pool<T: XmlObject>(name: &str) -> Vec<T> {
     parse_pool(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -66,7 +66,7 @@ fn pools() {
     assert!(pool::<Vm>("vmpool.info-done-included").iter().any(|vm| vm.state == VmState::Done));
     let templates: Vec<VmTemplate> = pool("templatepool.info");
     assert_eq!((templates[0].id, templates[0].name.as_str()), (0, "vm1"));
-    assert_eq!(parse_pool::<Vm>("<IMAGE_POOL/>"), Err("it is a IMAGE_POOL, and should be a VM_POOL".into()));
+    assert_eq!(parse_pool::<Vm>("<IMAGE_POOL/>"), Err("expected VM_POOL, found IMAGE_POOL".into()));
 }
 
 #[test]
@@ -115,20 +115,20 @@ fn refusals_say_what_to_do() {
         ("image.info-deleted", Code::NoExists, Some(1), "oneimage list"),
         ("image.allocate-no-such-datastore", Code::NoExists, Some(999), "Error getting datastore [999]"),
         ("image.allocate-duplicate-name", Code::Allocate, None, "Choose another name"),
-        ("image.delete-in-use", Code::Action, None, "end the VMs"),
-        ("vn.delete-in-use", Code::Action, None, "end the VMs"),
-        ("vm.action-hold-wrong-state", Code::Action, None, "in a state in which this cannot be done"),
+        ("image.delete-in-use", Code::Action, None, "terminate the VMs"),
+        ("vn.delete-in-use", Code::Action, None, "terminate the VMs"),
+        ("vm.action-hold-wrong-state", Code::Action, None, "does not allow this"),
         ("vm.action-unknown-action", Code::Action, None, "frobnicate"),
         ("document.update-locked", Code::Authorization, None, "unlock"),
-        ("template.allocate-bad-syntax", Code::Internal, None, "cannot be read by OpenNebula"),
+        ("template.allocate-bad-syntax", Code::Internal, None, "OpenNebula cannot parse"),
     ] {
         let error = answer(name).unwrap_err();
         let Error::Refused(refusal) = &error else { panic!("{name}: {error}") };
         assert_eq!((refusal.code, refusal.object), (code, object), "{name}: {refusal}");
-        let said = explain(&error);
-        assert!(said.contains(advice) && !said.contains("[one."), "{name}: {said}");
+        let text = explain(&error);
+        assert!(text.contains(advice) && !text.contains("[one."), "{name}: {text}");
         assert_eq!(error.is_absent(), code == Code::NoExists);
-        assert!(!error.may_pass(), "{name}");
+        assert!(!error.is_transient(), "{name}");
     }
     for (name, code) in [("fault-unknown-method", -506), ("fault-wrong-arity", -501), ("fault-wrong-type", -501)] {
         let error = answer(name).unwrap_err();
@@ -141,16 +141,16 @@ fn refusals_say_what_to_do() {
 fn a_quota_is_told_by_its_name() {
     let refusal = |message: &str, code: i32| {
         let parts = [false.into(), message.into(), code.into(), (-1).into(), Value::Long(-1)];
-        judge(&trellis_one::xmlrpc::encode_response(Ok(&Value::Array(parts.to_vec())))).unwrap_err()
+        interpret(&trellis_one::xmlrpc::encode_response(Ok(&Value::Array(parts.to_vec())))).unwrap_err()
     };
     let quota = refusal(
         "[one.template.instantiate] User [2] : user [2] limit of 2048 reached for MEMORY quota in VM.",
         Code::Authorization.number() as i32,
     );
-    let said = explain(&quota);
-    assert!(said.starts_with("the quota for memory is used up") && said.contains("oneuser show"), "{said}");
+    let text = explain(&quota);
+    assert!(text.starts_with("the quota for memory is used up") && text.contains("oneuser show"), "{text}");
     let election = refusal("[one.vm.info] Cannot process request, no leader found", Code::Internal.number() as i32);
-    assert!(election.may_pass() && explain(&election).contains("no leader"));
+    assert!(election.is_transient() && explain(&election).contains("no leader"));
     assert_eq!(Code::from_number(7), Code::Other(7));
 }
 
@@ -167,10 +167,10 @@ async fn requests_have_the_shape_of_recorded_ones() {
     let endpoint = Endpoint::parse(&format!("{}/RPC2", server.url())).unwrap();
     let one = Oned::new(endpoint, Session::new("oneadmin", "onepass"));
     let small = Template::new().with("FOO", "bar");
-    // Answers with the recorded answer to the call of that name, and compares the request with the recorded one.
+    // Returns the recorded response of the call, and compares the request with the recorded one.
     macro_rules! same {
         ($name:literal, $call:expr) => {{
-            server.answer(200, recorded(concat!($name, ".response")));
+            server.respond(200, recorded(concat!($name, ".response")));
             $call.await.unwrap();
             let asked = server.asked().await;
             assert_eq!(asked.line, "POST /RPC2");
@@ -207,8 +207,8 @@ async fn requests_have_the_shape_of_recorded_ones() {
     same!("zonepool.info", one.zones());
     same!("hostpool.info", one.hosts());
 
-    // The last parameter of the recorded one is a query that may be left out.
-    server.answer(200, recorded("vmpool.infoextended.response"));
+    // The last recorded parameter is an optional query.
+    server.respond(200, recorded("vmpool.infoextended.response"));
     one.vms_extended(VmFilter::NotDone).await.unwrap();
     let (method, mut kinds) = shape(&recorded("vmpool.infoextended.request"));
     kinds.pop();
@@ -220,19 +220,19 @@ async fn requests_have_the_shape_of_recorded_ones() {
 async fn a_page_that_is_not_oned_is_no_answer() {
     let server = Server::start().await;
     let one = Oned::new(Endpoint::parse(&server.url()).unwrap(), Session::new("a", "hush"));
-    server.answer(404, "<h1>Not Found</h1>");
+    server.respond(404, "<h1>Not Found</h1>");
     let error = one.version().await.unwrap_err();
     assert!(explain(&error).contains("404") && !explain(&error).contains("hush"), "{}", explain(&error));
-    assert!(!error.may_pass());
-    server.answer(503, "Service Unavailable");
-    assert!(one.version().await.unwrap_err().may_pass());
-    server.answer(200, "<html/>");
-    assert!(matches!(one.version().await, Err(Error::NotUnderstood(_))));
+    assert!(!error.is_transient());
+    server.respond(503, "Service Unavailable");
+    assert!(one.version().await.unwrap_err().is_transient());
+    server.respond(200, "<html/>");
+    assert!(matches!(one.version().await, Err(Error::InvalidResponse(_))));
     let unsendable = one.vm_update(0, &Template::new().with("A B", "\u{1}"), Update::Merge).await.unwrap_err();
-    assert!(matches!(unsendable, Error::Unsendable(problems) if problems.len() == 2));
+    assert!(matches!(unsendable, Error::InvalidRequest(problems) if problems.len() == 2));
     drop(server);
     let gone = one.version().await.unwrap_err();
-    assert!(gone.may_pass() && explain(&gone).contains("does the front-end run?"), "{}", explain(&gone));
+    assert!(gone.is_transient() && explain(&gone).contains("the front-end is running"), "{}", explain(&gone));
 }
 
 #[tokio::test]
@@ -245,8 +245,8 @@ async fn pools_are_read_page_by_page() {
         let parts = [true.into(), Value::Text(format!("<VM_POOL>{vms}</VM_POOL>")), 0.into()];
         trellis_one::xmlrpc::encode_response(Ok(&Value::Array(parts.to_vec())))
     };
-    server.answer(200, page(0..500));
-    server.answer(200, page(499..520));
+    server.respond(200, page(0..500));
+    server.respond(200, page(499..520));
     let vms = one.vms_extended(VmFilter::NotDone).await.unwrap();
     assert_eq!(vms.iter().map(|vm| vm.id).collect::<Vec<_>>(), (0..520).collect::<Vec<_>>());
     for start in [0, 500] {

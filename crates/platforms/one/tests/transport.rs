@@ -1,4 +1,4 @@
-//! The way to the front-end: certificates, patience, sizes.
+//! Transport to the front-end: certificates, timeouts, sizes.
 
 mod server;
 
@@ -12,14 +12,14 @@ use server::Server;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use trellis_one::{Endpoint, Error, Oned, Patience, Session, TransportError, Trust, explain};
+use trellis_one::{Endpoint, Error, HttpLimits, Oned, Session, TransportError, Trust, explain};
 
 fn version() -> String {
     std::fs::read_to_string(format!("{}/tests/recorded/xmlrpc/system.version.response.xml", env!("CARGO_MANIFEST_DIR")))
         .unwrap()
 }
 
-/// A server's configuration, and the PEM by which it is believed.
+/// Configuration of a server, and the PEM of its authority.
 fn certificate(name: &str) -> (ServerConfig, String) {
     let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -33,8 +33,8 @@ fn certificate(name: &str) -> (ServerConfig, String) {
     (config, format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n"))
 }
 
-fn oned(server: &Server, trust: Trust, patience: Patience) -> Oned {
-    Oned::with(Endpoint::parse(&server.url()).unwrap(), Session::new("a", "hush"), trust, patience)
+fn oned(server: &Server, trust: Trust, limits: HttpLimits) -> Oned {
+    Oned::with(Endpoint::parse(&server.url()).unwrap(), Session::new("a", "hush"), trust, limits)
 }
 
 fn transport(error: Error) -> TransportError {
@@ -51,14 +51,14 @@ async fn a_front_end_is_believed_by_its_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ca.pem");
     std::fs::write(&path, pem).unwrap();
-    let trusting = oned(&server, Trust::system_and(&path).unwrap(), Patience::for_front_end());
+    let trusting = oned(&server, Trust::system_and(&path).unwrap(), HttpLimits::for_front_end());
     for _ in 0..2 {
-        server.answer(200, version());
+        server.respond(200, version());
         assert_eq!(trusting.version().await.unwrap(), "7.5.80");
     }
     assert_eq!(server.connections(), 1, "the connection was not kept");
 
-    let stranger = oned(&server, Trust::system(), Patience::for_front_end());
+    let stranger = oned(&server, Trust::system(), HttpLimits::for_front_end());
     let error = stranger.version().await.unwrap_err();
     assert!(explain(&error).contains("UnknownIssuer"), "{}", explain(&error));
     let error = transport(error);
@@ -72,38 +72,38 @@ async fn a_certificate_for_another_name_is_not_believed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ca.pem");
     std::fs::write(&path, pem).unwrap();
-    let one = oned(&server, Trust::system_and(&path).unwrap(), Patience::for_front_end());
+    let one = oned(&server, Trust::system_and(&path).unwrap(), HttpLimits::for_front_end());
     assert!(matches!(transport(one.version().await.unwrap_err()), TransportError::Tls { .. }));
 }
 
 #[tokio::test]
 async fn patience_ends() {
     let server = Server::start().await;
-    let patience = Patience { answer: Duration::from_millis(50), ..Patience::for_front_end() };
-    let one = oned(&server, Trust::system(), patience);
+    let limits = HttpLimits { answer: Duration::from_millis(50), ..HttpLimits::for_front_end() };
+    let one = oned(&server, Trust::system(), limits);
     server.stay_silent();
     let error = transport(one.version().await.unwrap_err());
     assert!(matches!(error, TransportError::TooSlow { .. }) && error.may_have_happened(), "{error}");
-    // The call that was given up does not spoil the next.
-    server.answer(200, version());
+    // The next call works after a timeout.
+    server.respond(200, version());
     assert_eq!(one.version().await.unwrap(), "7.5.80");
 }
 
 #[tokio::test]
 async fn an_answer_without_end_is_not_taken() {
     let server = Server::start().await;
-    let patience = Patience { longest_answer_bytes: 1000, ..Patience::for_front_end() };
-    let one = oned(&server, Trust::system(), patience);
-    server.answer(200, "x".repeat(1001));
+    let limits = HttpLimits { max_response_bytes: 1000, ..HttpLimits::for_front_end() };
+    let one = oned(&server, Trust::system(), limits);
+    server.respond(200, "x".repeat(1001));
     let error = transport(one.version().await.unwrap_err());
-    assert_eq!(error.to_string(), format!("the answer of {} has more than 1000 bytes", server.url()));
+    assert_eq!(error.to_string(), format!("the response of {} has more than 1000 bytes", server.url()));
     assert!(error.source().is_none());
 }
 
 #[tokio::test]
 async fn nobody_there_is_told_as_such() {
     let server = Server::start().await;
-    let one = oned(&server, Trust::system(), Patience::for_front_end());
+    let one = oned(&server, Trust::system(), HttpLimits::for_front_end());
     drop(server);
     let error = transport(one.version().await.unwrap_err());
     assert!(matches!(error, TransportError::Connect { .. }) && !error.may_have_happened(), "{error}");

@@ -1,4 +1,5 @@
-//! What the cluster looks like, as the watches and our own writes tell. Passes read from here and ask the API server nothing.
+//! The observed state of the cluster, from watches and from responses to own writes. Reconciles read it instead of the
+//! API server.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -7,13 +8,13 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 use trellis_kube::object::{Identity, Object};
 
-use crate::held::{Held, version_of};
 use crate::kinds::{INSTANCE_LABEL, Kind};
+use crate::stored::{Held, version_of};
 
-/// How many deletions are remembered, so that the answer to an own write that comes late does not undo one.
+/// Deletions to remember, so that a late response to an own write does not restore a deleted object.
 const REMEMBERED_DELETIONS: usize = 4096;
 
-/// A federation.
+/// Namespace and name of a federation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub namespace: String,
@@ -26,19 +27,19 @@ impl fmt::Display for Key {
     }
 }
 
-/// A federation and its objects at one moment.
+/// A federation and its objects at one time.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub resource: Value,
-    /// All that carry its labels, whoever they belong to.
+    /// All objects with the labels of the federation, whatever their owner.
     pub objects: BTreeMap<Identity, Object>,
 }
 
-/// Which objects a watch tells about.
+/// The objects that a watch covers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
     pub kind: &'static str,
-    /// `None`: all.
+    /// `None`: all namespaces.
     pub namespace: Option<String>,
 }
 
@@ -49,7 +50,7 @@ struct Inside {
     federations: HashMap<Key, Held>,
     objects: HashMap<Key, BTreeMap<Place, Held>>,
     deletions: HashMap<(Key, Place), u64>,
-    /// What a watch that starts over has told so far.
+    /// Objects that a restarted watch has listed so far.
     starting: HashMap<Scope, HashSet<(Key, Place)>>,
     default_storage: Option<bool>,
 }
@@ -61,11 +62,11 @@ pub struct Cache {
 
 impl Cache {
     fn read(&self) -> RwLockReadGuard<'_, Inside> {
-        self.inside.read().expect("nobody panics while holding it")
+        self.inside.read().expect("the lock is never poisoned")
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inside> {
-        self.inside.write().expect("nobody panics while holding it")
+        self.inside.write().expect("the lock is never poisoned")
     }
 
     pub fn seen(&self, key: &Key) -> Option<Seen> {
@@ -90,7 +91,7 @@ impl Cache {
         self.len() == 0
     }
 
-    /// The resource of a federation as it is. Returns its key if it is news.
+    /// Stores the resource of a federation. Returns its key if the resource changed.
     pub fn put_federation(&self, object: &Value) -> Option<Key> {
         let key = Key { namespace: text(object, "namespace"), name: text(object, "name") };
         let held = Held::new(object);
@@ -116,9 +117,9 @@ impl Cache {
         Some(key)
     }
 
-    /// An object that carries the labels of a federation. Returns whose it is if it is news.
+    /// Stores an object with the labels of a federation. Returns the federation if the object changed.
     pub fn put(&self, kind: &'static Kind, object: &mut Value) -> Option<Key> {
-        // Lists do not say it of each item.
+        // Items of lists have no type.
         object["apiVersion"] = kind.api_version().into();
         object["kind"] = kind.kind.into();
         let (key, place) = (owner(object)?, place(kind, object));
@@ -155,7 +156,7 @@ impl Cache {
         Some(key)
     }
 
-    /// A watch starts over.
+    /// A watch starts again.
     pub fn start(&self, scope: &Scope) {
         self.write().starting.insert(scope.clone(), HashSet::new());
     }
@@ -167,21 +168,21 @@ impl Cache {
             false => owner(object),
         };
         let Some(key) = key else { return };
-        if let Some(told) = self.write().starting.get_mut(scope) {
-            told.insert((key, place(kind, object)));
+        if let Some(listed) = self.write().starting.get_mut(scope) {
+            listed.insert((key, place(kind, object)));
         }
     }
 
-    /// A watch has told all there is. Returns whose objects have gone meanwhile.
+    /// A watch has listed all objects. Returns the federations of objects that disappeared meanwhile.
     pub fn started(&self, scope: &Scope) -> HashSet<Key> {
         let mut inside = self.write();
-        let Some(told) = inside.starting.remove(scope) else { return HashSet::new() };
+        let Some(listed) = inside.starting.remove(scope) else { return HashSet::new() };
         let covered = |key: &Key| scope.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace);
         let mut gone = HashSet::new();
         if scope.kind == crate::kinds::FEDERATION.kind {
-            let told: HashSet<&Key> = told.iter().map(|(key, _)| key).collect();
+            let listed: HashSet<&Key> = listed.iter().map(|(key, _)| key).collect();
             inside.federations.retain(|key, _| {
-                let stays = !covered(key) || told.contains(key);
+                let stays = !covered(key) || listed.contains(key);
                 if !stays {
                     gone.insert(key.clone());
                 }
@@ -191,7 +192,7 @@ impl Cache {
         }
         for (key, objects) in &mut inside.objects {
             objects.retain(|place, _| {
-                let stays = place.0 != scope.kind || !covered(key) || told.contains(&(key.clone(), place.clone()));
+                let stays = place.0 != scope.kind || !covered(key) || listed.contains(&(key.clone(), place.clone()));
                 if !stays {
                     gone.insert(key.clone());
                 }
@@ -202,7 +203,7 @@ impl Cache {
         gone
     }
 
-    /// Whether claims without a storage class find one; `None` where nobody may tell us.
+    /// Whether there is a default storage class; `None` without the permission to list classes.
     pub fn default_storage(&self) -> Option<bool> {
         self.read().default_storage
     }
@@ -220,7 +221,7 @@ fn place(kind: &'static Kind, object: &Value) -> Place {
     (kind.kind, text(object, "name").into())
 }
 
-/// The federation whose labels an object carries.
+/// The federation in the labels of an object.
 fn owner(object: &Value) -> Option<Key> {
     let name = object["metadata"]["labels"][INSTANCE_LABEL].as_str()?.to_owned();
     Some(Key { namespace: text(object, "namespace"), name })

@@ -1,4 +1,4 @@
-//! What all parts of the operator share.
+//! State that all parts of the operator share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,31 +11,31 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trellis_kube::object::Identity;
 use trellis_kube::pod_policy::PodPolicy;
-use trellis_kube::status::{Condition, Trouble};
+use trellis_kube::status::{Condition, Failure};
 
 use crate::cache::{Cache, Key};
 use crate::events::Events;
 use crate::kinds::Kind;
 use crate::lease::LEASE;
 use crate::metrics::Metrics;
-use crate::pods::Looks;
+use crate::pods::PodChecks;
 use crate::queue::Queue;
 use crate::reach::Reach;
 use crate::scaling::Activities;
 use crate::watch::Synced;
 
-/// Federations looked at at the same time.
+/// Concurrent reconciles.
 pub const WORKERS: usize = 8;
-/// After so long each federation is looked at again though nothing happened.
+/// Interval of reconciles without a change.
 pub const RESYNC: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Empty: all.
+    /// Empty: all namespaces.
     pub namespaces: Vec<String>,
-    /// Where the operator itself is; holds its lease.
+    /// The namespace of the operator and its lease.
     pub own_namespace: String,
-    /// Who this one of several operators is.
+    /// Identity of this operator in the lease.
     pub identity: String,
     pub leader_election: bool,
     pub lease_name: String,
@@ -43,7 +43,7 @@ pub struct Settings {
     pub resync: Duration,
     pub metrics_address: Option<std::net::SocketAddr>,
     pub health_address: Option<std::net::SocketAddr>,
-    /// Where SuperLinks are, for an operator outside of the cluster.
+    /// Addresses of SuperLinks, for an operator outside of the cluster.
     pub reach: Reach,
     /// Limits on what authors of federations may request for pods.
     pub pod_policy: PodPolicy,
@@ -77,23 +77,23 @@ impl Settings {
     }
 }
 
-/// What a part of the operator (certificates, sizes) has to say in a pass.
+/// Results of one step of a reconcile (certificates, sizes).
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
     pub conditions: Vec<Condition>,
-    pub troubles: Vec<Trouble>,
-    /// What is awaited before the objects are as they should be.
+    pub failures: Vec<Failure>,
+    /// What the reconcile waits for before it applies the objects.
     pub waiting: Vec<String>,
     /// Fields of `.status`.
     pub fields: Map<String, Value>,
-    /// When to look again at the latest.
-    pub again: Option<Duration>,
+    /// Delay until the next reconcile at the latest.
+    pub requeue_after: Option<Duration>,
 }
 
-/// What the API server made of an object that it writes in another way than we do.
+/// An object that the API server normalizes to another form than the applied one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
-    pub wanted: String,
+pub struct Normalized {
+    pub desired: String,
     pub live: String,
 }
 
@@ -106,10 +106,10 @@ pub struct Context {
     pub metrics: Metrics,
     pub events: Events,
     pub activities: Activities,
-    pub looks: Looks,
-    pub made: Mutex<HashMap<(Key, Identity), Made>>,
-    /// Failures in a row.
-    pub failures: Mutex<HashMap<Key, u32>>,
+    pub pod_checks: PodChecks,
+    pub normalized: Mutex<HashMap<(Key, Identity), Normalized>>,
+    /// Consecutive failures.
+    pub failure_counts: Mutex<HashMap<Key, u32>>,
     pub stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -126,9 +126,9 @@ impl Context {
             metrics: Metrics::new(),
             events,
             activities: Activities::default(),
-            looks: Looks::default(),
-            made: Mutex::default(),
-            failures: Mutex::default(),
+            pod_checks: PodChecks::default(),
+            normalized: Mutex::default(),
+            failure_counts: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -147,7 +147,7 @@ impl Context {
         }
     }
 
-    /// Runs until it ends or the operator stops.
+    /// Runs a task until it ends or the operator stops.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
@@ -158,7 +158,7 @@ impl Context {
         });
     }
 
-    /// All tasks have ended.
+    /// Waits until all tasks have ended.
     pub async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -168,9 +168,9 @@ impl Context {
 impl Findings {
     pub fn add(&mut self, other: Findings) {
         self.conditions.extend(other.conditions);
-        self.troubles.extend(other.troubles);
+        self.failures.extend(other.failures);
         self.waiting.extend(other.waiting);
         self.fields.extend(other.fields);
-        self.again = [self.again, other.again].into_iter().flatten().min();
+        self.requeue_after = [self.requeue_after, other.requeue_after].into_iter().flatten().min();
     }
 }

@@ -1,5 +1,5 @@
-//! Events about federations, for `kubectl describe`. The same news is told once in a while, not at every pass; a name made from
-//! what is told lets a restarted operator find what it told before.
+//! Events about federations, for `kubectl describe`. Equal events are sent once in an interval. The name of an event is
+//! a digest of its content, so that a restarted operator finds events that it has sent.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,110 +17,111 @@ use trellis_kube::federation;
 use trellis_kube::object::digest;
 
 const CONTROLLER: &str = "trellis-operator";
-/// News that were not told yet.
-const WAITING: usize = 1024;
-/// The same is told again after so long.
-const SILENCE: Duration = Duration::from_secs(600);
-/// Of what was told, remembered at most.
-const REMEMBERED: usize = 8192;
-/// The API takes no longer ones.
+/// Capacity of the queue.
+const MAX_QUEUED: usize = 1024;
+/// Interval between equal events.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
+/// Sent events to remember.
+const MAX_REMEMBERED: usize = 8192;
+/// Limit of the API.
 const NOTE_BYTES: usize = 1024;
 const NAME_CHARACTERS: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+/// An event to send.
+pub struct EventDraft {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// The kind of the resource that it is about.
+    /// The kind of the resource that the event is about.
     pub kind: &'static str,
     pub is_warning: bool,
     pub reason: String,
     pub note: String,
 }
 
-/// Takes news from everywhere.
+/// Queue of events from all parts of the operator.
 pub struct Events {
-    sender: mpsc::Sender<News>,
+    sender: mpsc::Sender<EventDraft>,
 }
 
 impl Events {
-    /// And the task that sends them.
+    /// Also returns the task that sends them.
     pub fn new(client: Client, identity: &str) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let (sender, news) = mpsc::channel(WAITING);
-        (Events { sender }, send_all(client, identity.to_owned(), news))
+        let (sender, events) = mpsc::channel(MAX_QUEUED);
+        (Events { sender }, send_all(client, identity.to_owned(), events))
     }
 
-    /// Returns whether it will be told; nobody waits for that.
-    pub fn tell(&self, news: News) -> bool {
-        self.sender.try_send(news).is_ok()
+    /// Returns whether the event was queued. Does not wait.
+    pub fn publish(&self, event: EventDraft) -> bool {
+        self.sender.try_send(event).is_ok()
     }
 }
 
-async fn send_all(client: Client, identity: String, mut news: mpsc::Receiver<News>) {
-    let mut told: HashMap<String, (Instant, i32)> = HashMap::new();
-    while let Some(news) = news.recv().await {
-        let name = name_of(&news);
-        let (last, count) = told.get(&name).copied().map_or((None, 0), |(last, count)| (Some(last), count));
-        if last.is_some_and(|last| last.elapsed() < SILENCE) {
+async fn send_all(client: Client, identity: String, mut events: mpsc::Receiver<EventDraft>) {
+    let mut sent: HashMap<String, (Instant, i32)> = HashMap::new();
+    while let Some(draft) = events.recv().await {
+        let name = name_of(&draft);
+        let (last, count) = sent.get(&name).copied().map_or((None, 0), |(last, count)| (Some(last), count));
+        if last.is_some_and(|last| last.elapsed() < REPEAT_INTERVAL) {
             continue;
         }
-        if told.len() >= REMEMBERED {
-            told.retain(|_, (last, _)| last.elapsed() < SILENCE);
+        if sent.len() >= MAX_REMEMBERED {
+            sent.retain(|_, (last, _)| last.elapsed() < REPEAT_INTERVAL);
         }
-        told.insert(name.clone(), (Instant::now(), count + 1));
-        if let Err(error) = send(&client, &identity, &name, &news, count).await {
-            tracing::debug!(%error, reason = news.reason, "an event could not be told");
+        sent.insert(name.clone(), (Instant::now(), count + 1));
+        if let Err(error) = send(&client, &identity, &name, &draft, count).await {
+            tracing::debug!(%error, reason = draft.reason, "an event could not be sent");
         }
     }
 }
 
-fn name_of(news: &News) -> String {
-    let mut hash = digest(&json!([news.uid, news.reason, news.note]));
+fn name_of(draft: &EventDraft) -> String {
+    let mut hash = digest(&json!([draft.uid, draft.reason, draft.note]));
     hash.truncate(NAME_CHARACTERS);
-    format!("{}.{hash}", news.name)
+    format!("{}.{hash}", draft.name)
 }
 
-async fn send(client: &Client, identity: &str, name: &str, news: &News, count: i32) -> kube::Result<()> {
-    let api: Api<Event> = Api::namespaced(client.clone(), &news.namespace);
+async fn send(client: &Client, identity: &str, name: &str, draft: &EventDraft, count: i32) -> kube::Result<()> {
+    let api: Api<Event> = Api::namespaced(client.clone(), &draft.namespace);
     let now = MicroTime(Timestamp::now());
     if count == 0 {
-        match api.create(&PostParams::default(), &event(identity, name, news, now.clone())).await {
-            // Told by whoever acted before us.
+        match api.create(&PostParams::default(), &event(identity, name, draft, now.clone())).await {
+            // Sent by an earlier leader.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
-            answer => return answer.map(drop),
+            response => return response.map(drop),
         }
     }
-    let again = json!({"series": {"count": count.max(1) + 1, "lastObservedTime": now}});
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&again)).await.map(drop)
+    let repeated = json!({"series": {"count": count.max(1) + 1, "lastObservedTime": now}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&repeated)).await.map(drop)
 }
 
-fn event(identity: &str, name: &str, news: &News, now: MicroTime) -> Event {
-    let mut note = news.note.clone();
+fn event(identity: &str, name: &str, draft: &EventDraft, now: MicroTime) -> Event {
+    let mut note = draft.note.clone();
     while note.len() > NOTE_BYTES {
         note.pop();
     }
     Event {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            namespace: Some(news.namespace.clone()),
+            namespace: Some(draft.namespace.clone()),
             ..ObjectMeta::default()
         },
         action: Some("Reconcile".to_owned()),
         event_time: Some(now),
         note: Some(note),
-        reason: Some(news.reason.clone()),
+        reason: Some(draft.reason.clone()),
         regarding: Some(ObjectReference {
             api_version: Some(federation::API_VERSION.to_owned()),
-            kind: Some(news.kind.to_owned()),
-            name: Some(news.name.clone()),
-            namespace: Some(news.namespace.clone()),
-            uid: Some(news.uid.clone()),
+            kind: Some(draft.kind.to_owned()),
+            name: Some(draft.name.clone()),
+            namespace: Some(draft.namespace.clone()),
+            uid: Some(draft.uid.clone()),
             ..ObjectReference::default()
         }),
         reporting_controller: Some(CONTROLLER.to_owned()),
         reporting_instance: Some(identity.to_owned()),
-        type_: Some(if news.is_warning { "Warning" } else { "Normal" }.to_owned()),
+        type_: Some(if draft.is_warning { "Warning" } else { "Normal" }.to_owned()),
         ..Event::default()
     }
 }

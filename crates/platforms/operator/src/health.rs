@@ -15,7 +15,7 @@ use crate::context::Context;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Starts to serve on the addresses of the settings; on one if they are the same.
+/// Starts the servers; one if both addresses are the same.
 pub async fn serve(context: &Arc<Context>) -> io::Result<()> {
     let (health, metrics) = (context.settings.health_address, context.settings.metrics_address);
     let health_routes = || Router::new().route("/healthz", get(alive)).route("/readyz", get(ready));
@@ -48,11 +48,11 @@ async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// The watches have told what there is. Those who wait for the lease are ready too: they take over at once.
+/// All watches have listed their objects. Standby operators are ready too, because they take over at once.
 async fn ready(State(context): State<Arc<Context>>) -> impl IntoResponse {
     match context.synced.is_complete() {
         true => (StatusCode::OK, "ok\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "the watches have not told yet what there is\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "the watches have not listed all objects yet\n"),
     }
 }
 

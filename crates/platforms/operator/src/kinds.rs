@@ -1,9 +1,9 @@
-//! The kinds of objects that the operator looks after, as the API has them.
+//! Kinds of objects that the operator manages.
 
 use kube::core::{ApiResource, GroupVersionKind};
 use trellis_kube::federation;
 
-/// Objects that we look after carry this label; the operator that this one takes the place of gave them the same.
+/// Label of all managed objects. The operator that this one replaces sets the same label.
 pub const MANAGED: &str = "app.kubernetes.io/managed-by=flower-operator";
 pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
@@ -13,9 +13,9 @@ pub struct Kind {
     pub version: &'static str,
     pub kind: &'static str,
     pub plural: &'static str,
-    /// A cluster may not have it, or may not show it to us; the operator works without.
+    /// The kind may be missing or forbidden; the operator works without it.
     pub optional: bool,
-    /// Applied after the others: its pods need them.
+    /// Applied after other objects, because its pods need them.
     pub is_workload: bool,
 }
 
@@ -35,7 +35,7 @@ const fn optional(kind: Kind) -> Kind {
     Kind { optional: true, ..kind }
 }
 
-/// What a federation is made of. All are watched.
+/// Objects of a federation. All kinds are watched.
 pub static OWNED: [Kind; 8] = [
     workload("StatefulSet", "statefulsets"),
     workload("DaemonSet", "daemonsets"),
@@ -49,9 +49,9 @@ pub static OWNED: [Kind; 8] = [
 
 pub static FEDERATION: Kind =
     Kind { group: federation::GROUP, version: federation::VERSION, ..of("", federation::KIND, federation::PLURAL) };
-/// Made by early releases of the other operator. Never by us, and so not watched: looked for now and then.
+/// Created by early releases of the other operator only, so it is listed from time to time and not watched.
 pub static DEPLOYMENT: Kind = workload("Deployment", "deployments");
-/// Neither created nor watched: listed if a workload does not become ready.
+/// Neither created nor watched; listed if a workload does not become ready.
 pub static POD: Kind = core("Pod", "pods");
 pub static EVENT: Kind = core("Event", "events");
 pub static STORAGE_CLASS: Kind = optional(of("storage.k8s.io", "StorageClass", "storageclasses"));
@@ -69,7 +69,7 @@ impl Kind {
         ApiResource::from_gvk_with_plural(&gvk, self.plural)
     }
 
-    /// The one that an object says it is.
+    /// The kind of an object, from its type fields.
     pub fn find(api_version: &str, kind: &str) -> Option<&'static Kind> {
         OWNED.iter().chain([&DEPLOYMENT]).find(|known| known.kind == kind && known.api_version() == api_version)
     }

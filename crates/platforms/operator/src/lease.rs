@@ -1,5 +1,5 @@
-//! Which of several operators acts: the one that holds a Lease. Others take it over when it was not renewed for its time, by their
-//! own clock; who cannot renew it stops acting before that.
+//! Leader election with a Lease. Others take over a lease that was not renewed for its duration by their own clock; a
+//! leader that cannot renew stops before that.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Default name of the lease. Operators in one namespace that reconcile different federations need one lease each.
 pub const LEASE: &str = "trellis-operator";
-/// A leader that is gone is followed by another one after this and [`RETRY`].
+/// A new leader takes over after this duration and [`RETRY`].
 pub const DURATION: Duration = Duration::from_secs(9);
-/// Who could not renew for so long stops acting, well before others start.
+/// A leader that could not renew for this long stops, well before another one starts.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(6);
 pub const RETRY: Duration = Duration::from_secs(2);
 const REQUEST_LIMIT: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ pub struct Election {
     api: Api<Lease>,
     name: String,
     identity: String,
-    /// What was last seen, and since when it is like that.
+    /// The last observed lease, and since when it is unchanged.
     seen: Option<(Option<String>, Instant)>,
 }
 
@@ -38,7 +38,7 @@ impl Election {
         }
     }
 
-    /// Resolves once the lease is ours.
+    /// Resolves when this operator holds the lease.
     pub async fn won(&mut self) {
         loop {
             match timeout(REQUEST_LIMIT, self.attempt()).await {
@@ -51,7 +51,7 @@ impl Election {
         }
     }
 
-    /// Renews until that fails for too long.
+    /// Renews the lease until that fails for too long.
     pub async fn held(&mut self) {
         let mut renewed = Instant::now();
         loop {
@@ -68,7 +68,7 @@ impl Election {
         }
     }
 
-    /// Takes or renews the lease where that is allowed. Returns whether it is ours now.
+    /// Acquires or renews the lease if that is allowed. Returns whether this operator holds it.
     async fn attempt(&mut self) -> kube::Result<bool> {
         let Some(found) = self.api.get_opt(&self.name).await? else {
             let fresh = Lease { metadata: name(&self.name), spec: Some(self.spec(None)) };
@@ -79,12 +79,12 @@ impl Election {
         if holder != self.identity && !holder.is_empty() && !self.has_run_out(&found, &spec) {
             return Ok(false);
         }
-        // Its version is in it, so only one of several takers succeeds.
+        // The resource version is included, so only one of several candidates succeeds.
         let next = Lease { spec: Some(self.spec(Some(&spec))), ..found };
         settled(self.api.replace(&self.name, &PostParams::default(), &next).await)
     }
 
-    /// Whether it was seen unchanged for its time. The holder's clock is of no interest.
+    /// Whether the lease was unchanged for its duration. The clock of the holder does not matter.
     fn has_run_out(&mut self, lease: &Lease, spec: &LeaseSpec) -> bool {
         let version = lease.metadata.resource_version.clone();
         let duration = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -113,7 +113,7 @@ impl Election {
         }
     }
 
-    /// Lets the next one have it at once.
+    /// Releases the lease.
     pub async fn release(&self) {
         let released = async {
             let Some(mut found) = self.api.get_opt(&self.name).await? else { return Ok(()) };
@@ -136,7 +136,7 @@ fn name(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
-/// Another one was faster: no error.
+/// Another candidate was faster, which is not an error.
 fn settled(answer: kube::Result<Lease>) -> kube::Result<bool> {
     match answer {
         Ok(_) => Ok(true),
@@ -145,7 +145,7 @@ fn settled(answer: kube::Result<Lease>) -> kube::Result<bool> {
     }
 }
 
-/// Runs `work` whenever the lease is ours, until `stop`, which it is told.
+/// Runs `work` while this operator holds the lease, until `stop`.
 pub async fn while_leading<F: Future<Output = ()>>(
     mut election: Election,
     stop: &CancellationToken,
@@ -158,12 +158,12 @@ pub async fn while_leading<F: Future<Output = ()>>(
         }
         tracing::info!(identity = election.identity, "leading");
         tokio::select! {
-            // Told to stop, it ends by itself, and the next one can have the lease.
+            // `work` ends by itself, then the lease is released.
             () = work(stop.clone()) => {
                 election.release().await;
                 return;
             }
-            // Given up at once, in the middle of whatever it was: somebody else acts soon.
+            // `work` is cancelled at once, because another operator acts soon.
             () = election.held() => tracing::warn!("no longer leading"),
         }
     }

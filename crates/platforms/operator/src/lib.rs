@@ -1,24 +1,29 @@
-//! The Kubernetes operator: watches, compares, applies, tells. What there should be, and whether it is so, is decided in
+//! The Kubernetes operator: watches, compares, applies and reports. The desired state and the status are decided in
 //! `trellis-kube`.
 //!
-//! Watches fill a cache; what changes there puts a federation in a queue; workers take it from there and make a pass. A queue and
-//! a cache of our own instead of `kube::runtime::Controller`: the controller keeps every object as a tree, several times the room
-//! of its text, and a pass could not see the answers to its own writes before the watch tells them.
+//! Watches fill a cache. A change queues its federation, and workers reconcile queued federations.
+//! `kube::runtime::Controller` is not used, because it stores objects as trees, which take several times the memory of
+//! their text, and because a reconcile could not read its own writes before the watch reports them.
+//!
+//! # Invariants
+//! - The operator writes only differences, only to objects that its Federation owns, and by server-side apply. A
+//!   second reconcile writes nothing.
+//! - A field of `.status` that the definition does not have is never written: it would be written at every reconcile.
 
 pub mod cache;
 pub mod context;
 pub mod events;
 mod health;
-mod held;
 pub mod kinds;
 pub mod lease;
 pub mod metrics;
-mod pass;
 mod pods;
 mod queue;
 pub mod reach;
+mod reconcile;
 pub mod runs;
 pub mod scaling;
+mod stored;
 pub mod trust;
 mod watch;
 pub mod write;
@@ -34,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use context::{Context, Findings, Settings};
 
-/// How long passes that run may go on after the operator was told to stop.
+/// Time limit for running reconciles after a stop.
 const GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +48,7 @@ pub enum OperatorError {
     Serve(#[source] io::Error),
 }
 
-/// Looks after the federations of a cluster until `stop` resolves.
+/// Reconciles the federations of a cluster until `stop` resolves.
 pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) -> Result<(), OperatorError> {
     let context = Context::new(client, settings);
     health::serve(&context).await.map_err(OperatorError::Serve)?;
@@ -55,7 +60,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         () = &mut working => {}
         () = stop => stopping.cancel(),
     }
-    // It is over soon after that, whatever it was about.
+    // Workers stop within `GRACE`.
     if stopping.is_cancelled() {
         working.await;
     }
@@ -79,66 +84,66 @@ async fn lead(context: &Arc<Context>, stopping: &CancellationToken) {
     .await;
 }
 
-/// Makes passes until `stop`. A pass that has begun is ended, unless that takes too long.
+/// Reconciles until `stop`. Running reconciles complete unless that takes too long.
 async fn work(context: &Arc<Context>, stop: CancellationToken) {
     let too_late = async {
         stop.cancelled().await;
         sleep(GRACE).await;
     };
     tokio::select! {
-        () = make_passes(context, &stop) => {}
-        () = too_late => tracing::warn!("passes that did not end were given up"),
+        () = run_workers(context, &stop) => {}
+        () = too_late => tracing::warn!("reconciles that did not end in time were cancelled"),
     }
 }
 
-async fn make_passes(context: &Arc<Context>, stop: &CancellationToken) {
+async fn run_workers(context: &Arc<Context>, stop: &CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => return,
         () = context.synced.wait() => {}
     }
     tracing::info!(federations = context.cache.len(), workers = context.settings.workers, "working");
-    // Others may have acted while we waited for the lease.
+    // Another operator may have acted before this one got the lease.
     for key in context.cache.keys() {
         context.queue.push(key);
     }
-    let workers = (0..context.settings.workers.max(1)).map(|_| work_alone(context, stop));
-    tokio::join!(join_all(workers), look_for_the_old(context, stop), look_after_runs(context, stop));
+    let workers = (0..context.settings.workers.max(1)).map(|_| run_worker(context, stop));
+    tokio::join!(join_all(workers), delete_old_deployments(context, stop), reconcile_runs(context, stop));
 }
 
-async fn work_alone(context: &Context, stop: &CancellationToken) {
+async fn run_worker(context: &Context, stop: &CancellationToken) {
     loop {
         let taken = tokio::select! {
             biased;
             () = stop.cancelled() => return,
             taken = context.queue.take() => taken,
         };
-        let again = pass::pass(context, &taken.key).await;
-        taken.done(again);
+        let requeue_after = reconcile::reconcile(context, &taken.key).await;
+        taken.done(requeue_after);
     }
 }
 
-async fn look_after_runs(context: &Arc<Context>, stop: &CancellationToken) {
+async fn reconcile_runs(context: &Arc<Context>, stop: &CancellationToken) {
     let teller = Arc::clone(context);
-    let tell = move |told: runs::Told| {
-        let news = events::News {
-            namespace: told.namespace,
-            name: told.name,
-            uid: told.uid,
+    let publish = move |event: runs::RunEvent| {
+        let news = events::EventDraft {
+            namespace: event.namespace,
+            name: event.name,
+            uid: event.uid,
             kind: trellis_kube::run::KIND,
-            is_warning: told.warning,
-            reason: told.reason.to_owned(),
-            note: told.note,
+            is_warning: event.warning,
+            reason: event.reason.to_owned(),
+            note: event.note,
         };
-        if !teller.events.tell(news) {
+        if !teller.events.publish(news) {
             teller.metrics.event_lost();
         }
     };
     let settings = &context.settings;
-    let all = runs::Runs::new(context.client.clone(), settings.reach.clone(), tell);
+    let all = runs::Runs::new(context.client.clone(), settings.reach.clone(), publish);
     runs::run(Arc::new(all), settings.scopes(), stop.clone()).await;
 }
 
-async fn look_for_the_old(context: &Context, stop: &CancellationToken) {
+async fn delete_old_deployments(context: &Context, stop: &CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,

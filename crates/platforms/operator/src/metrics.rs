@@ -1,4 +1,4 @@
-//! Numbers for Prometheus. Names are a contract with dashboards and alerts. Nothing here knows of HTTP.
+//! Metrics for Prometheus. Dashboards and alerts depend on their names.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -37,7 +37,7 @@ struct OfWrite {
     result: &'static str,
 }
 
-/// How a federation is, in one word.
+/// State of a federation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     Ready,
@@ -93,33 +93,33 @@ impl Metrics {
             leading: Gauge::default(),
             events_lost: Counter::default(),
         };
-        metrics.register("passes", "Passes over a federation, by result", metrics.passes.clone());
-        metrics.register("pass_seconds", "How long a pass took", metrics.pass_seconds.clone());
+        metrics.register("passes", "Reconciles of a federation, by result", metrics.passes.clone());
+        metrics.register("pass_seconds", "Duration of a reconcile", metrics.pass_seconds.clone());
         metrics.register("writes", "Requests to the API server that change something", metrics.writes.clone());
         metrics.register("watch_failures", "Watches that broke and started over", metrics.watch_failures.clone());
         metrics.register("federations", "Federations by state", metrics.federations.clone());
-        metrics.register("queue_length", "Federations that wait for a pass", metrics.waiting.clone());
+        metrics.register("queue_length", "Federations that wait for a reconcile", metrics.waiting.clone());
         metrics.register("leading", "1 while this operator is the one that acts", metrics.leading.clone());
         metrics.register(
             "events_lost",
-            "Events that nobody was told because there were too many",
+            "Events that were dropped because there were too many",
             metrics.events_lost.clone(),
         );
         metrics
     }
 
-    /// Other parts have numbers of their own.
+    /// Registers a metric of another part.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.registry.lock().expect("nobody panics while holding it").register(name, help, metric);
+        self.registry.lock().expect("the lock is never poisoned").register(name, help, metric);
     }
 
-    pub fn pass_ended(&self, took: Duration, good: bool) {
-        self.passes.get_or_create(&OfResult { result: if good { "good" } else { "failed" } }).inc();
+    pub fn reconcile_ended(&self, took: Duration, succeeded: bool) {
+        self.passes.get_or_create(&OfResult { result: if succeeded { "good" } else { "failed" } }).inc();
         self.pass_seconds.observe(took.as_secs_f64());
     }
 
-    pub fn wrote(&self, verb: &'static str, kind: &str, good: bool) {
-        let result = if good { "good" } else { "failed" };
+    pub fn wrote(&self, verb: &'static str, kind: &str, succeeded: bool) {
+        let result = if succeeded { "good" } else { "failed" };
         self.writes.get_or_create(&OfWrite { verb, kind: kind.to_owned(), result }).inc();
     }
 
@@ -131,25 +131,25 @@ impl Metrics {
         self.events_lost.inc();
     }
 
-    /// While the result lives, this operator is the one that acts.
+    /// This operator is the leader while the returned value exists.
     pub fn leading(&self) -> Leading<'_> {
         self.leading.set(1);
         Leading(&self.leading)
     }
 
-    /// `None`: it is gone.
+    /// `None`: the federation was deleted.
     pub fn set_state(&self, key: &Key, state: Option<State>) {
-        let mut states = self.states.lock().expect("nobody panics while holding it");
+        let mut states = self.states.lock().expect("the lock is never poisoned");
         match state {
             Some(state) => drop(states.insert(key.clone(), state)),
             None => drop(states.remove(key)),
         }
     }
 
-    /// The text of a scrape.
+    /// The response to a scrape.
     pub fn text(&self, waiting: usize) -> String {
         self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        let states = self.states.lock().expect("nobody panics while holding it");
+        let states = self.states.lock().expect("the lock is never poisoned");
         for state in State::ALL {
             let count = states.values().filter(|known| **known == state).count();
             let gauge = self.federations.get_or_create(&OfState { state: state.word() });
@@ -157,7 +157,7 @@ impl Metrics {
         }
         drop(states);
         let mut buffer = String::new();
-        let registry = self.registry.lock().expect("nobody panics while holding it");
+        let registry = self.registry.lock().expect("the lock is never poisoned");
         text::encode(&mut buffer, &registry).expect("writing to memory works");
         buffer
     }

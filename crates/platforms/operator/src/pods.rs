@@ -1,5 +1,5 @@
-//! Reads pods where their workloads say too little: why pods do not start, which of them block a rolling update, and
-//! which drain towards a deleted SuperLink. Pods are listed on demand; a watch would cache most objects of a cluster.
+//! Lists pods to find out why they do not start, which of them block a rolling update, and which drain towards a
+//! deleted SuperLink. Pods are not watched, because a watch would cache most objects of a cluster.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,17 +11,18 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use trellis_kube::federation::Federation;
 use trellis_kube::object::{Object, Owner};
-use trellis_kube::pods::{blocking, hindrances};
+use trellis_kube::pods::{blocking, start_failures};
+use trellis_kube::progress::Progress;
 use trellis_kube::render::{instance_labels, node_labels};
-use trellis_kube::status::Trouble;
+use trellis_kube::status::Failure;
 
 use crate::cache::{Key, Seen};
 use crate::context::Context;
-use crate::held::Fresh;
 use crate::kinds::{EVENT, Kind, POD};
+use crate::stored::Fresh;
 
 /// Poll interval for the pods of a federation that is not ready.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// A sample suffices: the cause that blocks one pod of a workload usually blocks all of them.
 const MAX_PODS: u32 = 200;
 const MAX_EVENTS: u32 = 200;
@@ -35,59 +36,59 @@ const DELETED_LIMIT: Duration = Duration::from_secs(120);
 
 /// Last results for federations that are not ready, and deletion times of federations.
 #[derive(Default)]
-pub struct Looks {
-    last: Mutex<HashMap<Key, (Instant, Vec<Trouble>)>>,
+pub struct PodChecks {
+    last: Mutex<HashMap<Key, (Instant, Vec<Failure>)>>,
     deleted: Mutex<HashMap<Key, Instant>>,
 }
 
 /// Result of one check.
 #[derive(Default)]
 pub struct Found {
-    pub troubles: Vec<Trouble>,
+    pub failures: Vec<Failure>,
     /// Pods that were deleted to unblock a new revision.
     pub replaced: Vec<String>,
-    pub again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
-impl Looks {
+impl PodChecks {
     fn recent(&self, key: &Key) -> Option<Found> {
-        let last = self.last.lock().expect("nobody panics while holding it");
-        let (at, troubles) = last.get(key)?;
-        let again = LOOK_INTERVAL.checked_sub(at.elapsed())?;
-        Some(Found { troubles: troubles.clone(), again: Some(again), ..Found::default() })
+        let last = self.last.lock().expect("the lock is never poisoned");
+        let (at, failures) = last.get(key)?;
+        let requeue_after = CHECK_INTERVAL.checked_sub(at.elapsed())?;
+        Some(Found { failures: failures.clone(), requeue_after: Some(requeue_after), ..Found::default() })
     }
 
-    fn remember(&self, key: &Key, troubles: &[Trouble]) {
-        let now = (Instant::now(), troubles.to_vec());
-        self.last.lock().expect("nobody panics while holding it").insert(key.clone(), now);
+    fn remember(&self, key: &Key, failures: &[Failure]) {
+        let now = (Instant::now(), failures.to_vec());
+        self.last.lock().expect("the lock is never poisoned").insert(key.clone(), now);
     }
 
     fn forget(&self, key: &Key) {
-        self.last.lock().expect("nobody panics while holding it").remove(key);
+        self.last.lock().expect("the lock is never poisoned").remove(key);
     }
 
     /// Time since the federation was first seen as deleted.
     fn deleted_for(&self, key: &Key) -> Duration {
-        let mut deleted = self.deleted.lock().expect("nobody panics while holding it");
+        let mut deleted = self.deleted.lock().expect("the lock is never poisoned");
         deleted.entry(key.clone()).or_insert_with(Instant::now).elapsed()
     }
 
     fn is_over(&self, key: &Key) {
-        self.deleted.lock().expect("nobody panics while holding it").remove(key);
+        self.deleted.lock().expect("the lock is never poisoned").remove(key);
     }
 }
 
 /// Reports why workloads of a federation are not ready, and deletes pods that block a corrected workload.
-pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &Seen) -> Found {
-    context.looks.is_over(key);
+pub async fn check(context: &Context, key: &Key, federation: &Federation, seen: &Seen) -> Found {
+    context.pod_checks.is_over(key);
     let owner = Owner { name: &federation.name, uid: &federation.uid };
     let lagging: Vec<&Object> =
         seen.objects.values().filter(|object| object.is_of(owner) && is_lagging(object)).collect();
     if lagging.is_empty() {
-        context.looks.forget(key);
+        context.pod_checks.forget(key);
         return Found::default();
     }
-    if let Some(recent) = context.looks.recent(key) {
+    if let Some(recent) = context.pod_checks.recent(key) {
         return recent;
     }
     let labels = selector(&instance_labels(&key.name));
@@ -97,7 +98,7 @@ pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &
     let failed = ListParams::default().fields("reason=FailedCreate").limit(MAX_EVENTS);
     let events = list(context, &EVENT, &key.namespace, failed).await.unwrap_or_default();
     let now = jiff::Timestamp::now();
-    let mut found = Found { again: Some(LOOK_INTERVAL), ..Found::default() };
+    let mut found = Found { requeue_after: Some(CHECK_INTERVAL), ..Found::default() };
     for workload in lagging {
         for pod in blocking(workload, &pods, now) {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -107,14 +108,14 @@ pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &
             }
         }
         let about = workload.identity();
-        found.troubles.extend(hindrances(workload, &pods, &events, now).into_iter().map(|hindrance| Trouble {
+        found.failures.extend(start_failures(workload, &pods, &events, now).into_iter().map(|failure| Failure {
             about: Some(about.clone()),
-            reason: hindrance.reason,
-            message: hindrance.message,
-            lasting: true,
+            reason: failure.reason,
+            message: failure.message,
+            permanent: true,
         }));
     }
-    context.looks.remember(key, &found.troubles);
+    context.pod_checks.remember(key, &found.failures);
     found
 }
 
@@ -132,21 +133,16 @@ pub async fn release(context: &Context, key: &Key) -> Option<Duration> {
             tracing::warn!(federation = %key, %error, "a node of a deleted federation drains in vain");
         }
     }
-    if pods.is_some_and(|pods| pods.is_empty()) || context.looks.deleted_for(key) > DELETED_LIMIT {
-        context.looks.is_over(key);
+    if pods.is_some_and(|pods| pods.is_empty()) || context.pod_checks.deleted_for(key) > DELETED_LIMIT {
+        context.pod_checks.is_over(key);
         return None;
     }
     Some(DELETED_INTERVAL)
 }
 
 fn is_lagging(workload: &Object) -> bool {
-    let (spec, status) = (&workload.0["spec"], &workload.0["status"]);
-    let number = |value: &Value| value.as_i64().unwrap_or_default();
-    match workload.0["kind"].as_str() {
-        Some("StatefulSet") => number(&status["readyReplicas"]) < spec["replicas"].as_i64().unwrap_or(1),
-        Some("DaemonSet") => number(&status["numberReady"]) < number(&status["desiredNumberScheduled"]),
-        _ => false,
-    }
+    let progress = Progress::of(&workload.0);
+    matches!(workload.0["kind"].as_str(), Some("StatefulSet" | "DaemonSet")) && progress.ready < progress.desired
 }
 
 fn selector(labels: &Map<String, Value>) -> String {

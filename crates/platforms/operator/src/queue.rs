@@ -1,4 +1,4 @@
-//! Which federation is looked at next: each once, however often it was asked for; one pass of a federation at a time; some later.
+//! The work queue: each federation is in it once, has one reconcile at a time, and may be scheduled for later.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -13,7 +13,7 @@ use crate::cache::Key;
 struct State {
     queued: bool,
     running: bool,
-    /// Asked for while its pass was running.
+    /// Requested while its reconcile was running.
     again: bool,
     due: Option<Instant>,
 }
@@ -33,16 +33,16 @@ pub struct Queue {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().expect("nobody panics while holding it")
+        self.inside.lock().expect("the lock is never poisoned")
     }
 
-    /// As soon as somebody has time.
+    /// Requests a reconcile as soon as a worker is free.
     pub fn push(&self, key: Key) {
         self.lock().push(key);
         self.changed.notify_one();
     }
 
-    /// After this time, if nothing calls for it before.
+    /// Requests a reconcile after a delay, unless an earlier one is requested.
     pub fn push_after(&self, key: Key, wait: Duration) {
         self.lock().push_at(key, Instant::now() + wait);
         self.changed.notify_one();
@@ -52,7 +52,7 @@ impl Queue {
         self.lock().ready.len()
     }
 
-    /// The next one whose time has come. Nobody else gets it while it is taken.
+    /// The next federation that is due. No other worker gets it until it is released.
     pub async fn take(&self) -> Taken<'_> {
         Taken { queue: self, key: self.next().await, again: Some(Duration::ZERO) }
     }
@@ -81,7 +81,7 @@ impl Queue {
         }
     }
 
-    /// A pass has ended. `again`: when the next one is due at the latest; `None`: it is of no interest any more.
+    /// Ends a reconcile. `requeue_after`: the delay until the next one; `None`: the federation was deleted.
     fn done(&self, key: &Key, again: Option<Duration>) {
         let mut inside = self.lock();
         let state = inside.states.entry(key.clone()).or_default();
@@ -98,7 +98,7 @@ impl Queue {
     }
 }
 
-/// A federation that somebody looks at. Given up half-way, it is looked at again.
+/// A federation that a worker reconciles. If the worker is cancelled, the federation is queued again.
 pub struct Taken<'a> {
     queue: &'a Queue,
     pub key: Key,
@@ -106,7 +106,7 @@ pub struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// `again`: when it is to be looked at again at the latest; `None`: it is of no interest any more.
+    /// `requeue_after`: the delay until the next reconcile; `None`: the federation was deleted.
     pub fn done(mut self, again: Option<Duration>) {
         self.again = again;
     }
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(queue.waiting(), 0);
         queue.push(key("a"));
         queue.push(key("a"));
-        // Not while it runs.
+        // Not during its reconcile.
         assert_eq!(queue.waiting(), 0);
         queue.push(key("b"));
         assert_eq!(queue.next().await, key("b"));
@@ -217,7 +217,7 @@ mod tests {
         queue.push(key("slow"));
         assert_eq!(queue.next().await, key("slow"));
         assert_eq!(before.elapsed().as_secs(), 5);
-        // Forgotten with its later wish.
+        // A removed federation is not scheduled.
         queue.done(&key("slow"), None);
         queue.done(&key("soon"), None);
         assert!(queue.lock().later.is_empty());

@@ -1,5 +1,5 @@
-//! How the operator calls the SuperLink of a federation: by the name of its Service, trusting the federation's authority, as its
-//! administrator. What it says there is not known here.
+//! Connects to the SuperLink of a federation: by the name of its Service, with the authority and the administrator
+//! token of the federation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use trellis_client::fleet::Transport;
-use trellis_client::{Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{Security, SuperLink, Target, Timeouts, Trust};
 use trellis_flower::Program;
 use trellis_flower::changes::CONTROL_BY_HTTP;
 use trellis_flower::launch::gives;
@@ -18,29 +18,29 @@ use trellis_kube::render::endpoints;
 use trellis_kube::trust::{admin_name, bundle_name, mode};
 use trellis_wire::token::Token;
 
-/// It is in the same cluster.
-const CONNECT: Duration = Duration::from_secs(3);
-const ANSWER: Duration = Duration::from_secs(20);
+/// The SuperLink is in the same cluster.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 const AUTHORITY: &str = "ca.crt";
 const TOKEN: &str = "token";
 
-/// Where SuperLinks are, for an operator that is not in their cluster: `name.namespace.svc:port` to another address.
+/// Addresses of SuperLinks for an operator outside of their cluster: `name.namespace.svc:port` to another address.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
     given: BTreeMap<String, String>,
-    /// Lines of two addresses each. Read anew at every call, so that it may follow what it tells of.
+    /// Lines of two addresses each. Read at every call, because the addresses may change.
     file: Option<PathBuf>,
 }
 
-/// A SuperLink that can be called.
+/// A SuperLink with a client.
 #[derive(Debug, Clone)]
 pub struct Reached {
     pub superlink: SuperLink,
-    /// It is one of ours, and tells more than Flower's own do.
+    /// A SuperLink of Trellis, which reports more than an official one.
     pub is_trellis: bool,
 }
 
-/// Why it cannot be called now.
+/// Why a SuperLink cannot be called.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreachable {
     #[error("{0}")]
@@ -64,17 +64,18 @@ impl Reach {
         Reach { given: BTreeMap::new(), file: Some(file) }
     }
 
-    /// The address to call for one in the cluster.
+    /// The address to call instead of one in the cluster.
     fn resolve(&self, address: &str) -> String {
-        let told = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-        let by_file = told.lines().find_map(|line| {
+        let lines = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        let by_file = lines.lines().find_map(|line| {
             let mut words = line.split_whitespace();
             (words.next() == Some(address)).then(|| words.next().map(str::to_owned)).flatten()
         });
         by_file.or_else(|| self.given.get(address).cloned()).unwrap_or_else(|| address.to_owned())
     }
 
-    /// The SuperLink of a federation. Secrets are read at each call: certificates and tokens are exchanged.
+    /// Connects to the SuperLink of a federation. Secrets are read at each call, because certificates and tokens
+    /// change.
     pub async fn superlink(&self, client: &Client, federation: &Federation) -> Result<Reached, Unreachable> {
         let program = Programs::of(federation).superlink;
         let (address, transport) = control(federation, program);
@@ -89,13 +90,13 @@ impl Reach {
             true => token(&secrets, &admin_name(federation)).await?,
             false => None,
         };
-        let patience = Patience { connect: CONNECT, answer: ANSWER, ..Patience::default() };
-        let superlink = SuperLink::new(Target { host, port, security, token }).with_patience(patience).over(transport);
+        let timeouts = Timeouts { connect: CONNECT_TIMEOUT, answer: RESPONSE_TIMEOUT, ..Timeouts::default() };
+        let superlink = SuperLink::new(Target { host, port, security, token }).with_timeouts(timeouts).over(transport);
         Ok(Reached { superlink, is_trellis: program.is_trellis() })
     }
 }
 
-/// Where the Control API is, and how it is spoken.
+/// Address and transport of the Control API.
 fn control(federation: &Federation, program: Program) -> (String, Transport) {
     let endpoints = endpoints(federation);
     match program {
@@ -105,7 +106,7 @@ fn control(federation: &Federation, program: Program) -> (String, Transport) {
     }
 }
 
-/// The Secret with whom to trust; `None`: it is served without TLS.
+/// The Secret with the authorities; `None`: no TLS.
 fn served_by(federation: &Federation) -> Result<Option<String>, Unreachable> {
     let spec = &federation.spec;
     match mode(federation) {
@@ -124,7 +125,7 @@ async fn trust(secrets: &Api<Secret>, name: &str) -> Result<Trust, Unreachable> 
     Trust::pem(&format!("Secret {name}"), &text.0).map_err(|error| wrong(&format!("cannot be used: {error}")))
 }
 
-/// One that asks nobody who he is has no such Secret.
+/// A SuperLink without accounts has no such Secret.
 async fn token(secrets: &Api<Secret>, name: &str) -> Result<Option<Token>, Unreachable> {
     let wrong = |what: String| Unreachable::Secret { name: name.to_owned(), what };
     let Some(secret) = secrets.get_opt(name).await? else { return Ok(None) };

@@ -1,10 +1,10 @@
-//! Submits runs that `FederationRun`s ask for, and tells what became of them. What is to be done is decided in
-//! `trellis_kube::run::machine`; here it is done, in its order: what is written first is written first.
+//! Submits the runs of `FederationRun` resources and reports their state. [`trellis_kube::run::machine`] decides;
+//! effects are executed here in its order.
 //!
-//! Resources of this kind are few, and each has one at most who works on it, so that the controller of kube-rs does.
+//! There are few of these resources, so the controller of kube-rs is used.
 
+pub mod report;
 mod submission;
-pub mod told;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,29 +21,29 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use trellis_client::Error as CallError;
+use trellis_diagnostic::Diagnostic;
 use trellis_kube::federation::{self, Federation, GROUP, VERSION};
 use trellis_kube::flower::Programs;
-use trellis_kube::render::Problem;
-use trellis_kube::run::machine::{Effect, Ground, Next, Seen, SeenRun, Try, next};
+use trellis_kube::run::machine::{Effect, FederationState, Next, Seen, SeenRun, Try, next};
 use trellis_kube::run::{self, FINALIZER, FederationRun, State};
 
 use crate::reach::{Reach, Reached};
 use submission::{Unsent, submission};
 
-/// Resources worked on at the same time.
+/// Concurrent reconciles.
 const WORKERS: u16 = 8;
-/// Between looks at a run that is under way.
+/// Poll interval of a run in progress.
 const FOLLOW: Duration = Duration::from_secs(2);
-/// Between looks at what waits for something that nobody tells of.
+/// Poll interval of a run that waits for something that is not watched.
 const WAIT: Duration = Duration::from_secs(5);
-/// Between looks at what cannot work as it is written.
+/// Poll interval of an invalid resource.
 const UNFIT: Duration = Duration::from_secs(30);
-/// After a failure that is none of the run's: the API server, a conflict.
+/// Retry interval after a failure of the API server, or a conflict.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// An event about a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct RunEvent {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -55,20 +55,20 @@ pub struct Told {
 pub struct Runs {
     pub client: Client,
     pub reach: Reach,
-    /// Takes events.
-    tell: Box<dyn Fn(Told) + Send + Sync>,
-    /// By uid, the try that its SuperLink did not take last, and why.
+    /// Receives events.
+    publish: Box<dyn Fn(RunEvent) + Send + Sync>,
+    /// By UID, the last attempt that the SuperLink rejected, and why.
     refused: Mutex<HashMap<String, (Try, String)>>,
 }
 
 impl Runs {
-    pub fn new(client: Client, reach: Reach, tell: impl Fn(Told) + Send + Sync + 'static) -> Runs {
-        Runs { client, reach, tell: Box::new(tell), refused: Mutex::default() }
+    pub fn new(client: Client, reach: Reach, publish: impl Fn(RunEvent) + Send + Sync + 'static) -> Runs {
+        Runs { client, reach, publish: Box::new(publish), refused: Mutex::default() }
     }
 
     fn forget(&self, gone: &DynamicObject) {
         let uid = gone.metadata.uid.as_deref().unwrap_or_default();
-        self.refused.lock().expect("nobody panics while holding it").remove(uid);
+        self.refused.lock().expect("the lock is never poisoned").remove(uid);
     }
 }
 
@@ -80,7 +80,7 @@ pub enum RunError {
     Nameless,
 }
 
-/// Looks after the runs of some namespaces (`None`: all) until told to stop.
+/// Reconciles the runs of namespaces (`None`: all) until `stop`.
 pub async fn run(runs: Arc<Runs>, scopes: Vec<Option<String>>, stop: CancellationToken) {
     let each = scopes.into_iter().map(|scope| {
         let (runs, stop) = (Arc::clone(&runs), stop.clone());
@@ -91,10 +91,10 @@ pub async fn run(runs: Arc<Runs>, scopes: Vec<Option<String>>, stop: Cancellatio
         Controller::new_with(api, watcher::Config::default(), resource())
             .with_config(Config::default().concurrency(WORKERS))
             .graceful_shutdown_on(async move { stop.cancelled().await })
-            .run(look, after_failure, runs)
+            .run(reconcile, after_failure, runs)
             .for_each(|outcome| async move {
                 if let Err(error) = outcome {
-                    tracing::debug!(%error, "a run was not looked at");
+                    tracing::debug!(%error, "a run was not reconciled");
                 }
             })
     });
@@ -112,13 +112,13 @@ fn federations() -> ApiResource {
 fn after_failure(_: Arc<DynamicObject>, error: &RunError, _: Arc<Runs>) -> Action {
     let conflict = matches!(error, RunError::Cluster(kube::Error::Api(status)) if status.code == 409);
     if !conflict {
-        tracing::warn!(%error, "a FederationRun could not be looked after; it is tried again");
+        tracing::warn!(%error, "a FederationRun could not be reconciled; it is retried");
     }
     Action::requeue(AFTER_FAILURE)
 }
 
-/// One look at one resource. The watch only says that it is time: what counts is what the API server has now.
-async fn look(seen: Arc<DynamicObject>, runs: Arc<Runs>) -> Result<Action, RunError> {
+/// Reconciles one resource. The watch is only a trigger; the resource is read from the API server.
+async fn reconcile(seen: Arc<DynamicObject>, runs: Arc<Runs>) -> Result<Action, RunError> {
     let name = seen.metadata.name.clone().ok_or(RunError::Nameless)?;
     let namespace = seen.metadata.namespace.clone().unwrap_or_default();
     let api: Api<DynamicObject> = Api::namespaced_with(runs.client.clone(), &namespace, &resource());
@@ -143,8 +143,8 @@ struct Look<'a> {
     run: FederationRun,
 }
 
-/// The federation of a run, as far as it can be seen.
-struct Around {
+/// The federation of a run, as far as it is known.
+struct Environment {
     federation: Option<Federation>,
     reached: Option<Reached>,
     seen: Seen,
@@ -153,40 +153,41 @@ struct Around {
 impl Look<'_> {
     async fn go(self) -> Result<Action, RunError> {
         let now = Timestamp::now().as_second();
-        let around = self.observe().await?;
-        let next = next(&self.run, &around.seen, now);
+        let environment = self.observe().await?;
+        let next = next(&self.run, &environment.seen, now);
         let written = self.write_status(&next).await?;
         let mut acted = false;
         for effect in &next.effects {
-            acted |= self.carry_out(effect, &around).await?;
+            acted |= self.execute(effect, &environment).await?;
         }
-        Ok(self.when(&next, &around, written || acted, now))
+        Ok(self.when(&next, &environment, written || acted, now))
     }
 
-    /// Everything that the decision depends on.
-    async fn observe(&self) -> Result<Around, RunError> {
+    /// The input of the decision.
+    async fn observe(&self) -> Result<Environment, RunError> {
         let federation = self.federation().await?;
         let Some(federation) = federation else {
-            let seen = self.seen(Ground::Absent, Err("it is gone".to_owned()), Vec::new());
-            return Ok(Around { federation: None, reached: None, seen });
+            let seen = self.seen(FederationState::Absent, Err("it is gone".to_owned()), Vec::new());
+            return Ok(Environment { federation: None, reached: None, seen });
         };
         let (reached, runs) = match self.runs.reach.superlink(&self.runs.client, &federation).await {
             Ok(reached) => {
-                let told = self.ask(&reached).await.map_err(|error| explain(&error));
-                (Some(reached), told)
+                let reported = self.query(&reached).await.map_err(|error| explain(&error));
+                (Some(reached), reported)
             }
             Err(error) => (None, Err(error.to_string())),
         };
-        let ground = match &runs {
-            Ok(_) => Ground::Ready,
-            Err(why) => Ground::Unready(why.clone()),
+        let state = match &runs {
+            Ok(_) => FederationState::Ready,
+            Err(why) => FederationState::Unready(why.clone()),
         };
-        let unfit = if self.is_to_be_sent() { self.unfit(&federation).await } else { Vec::new() };
-        Ok(Around { federation: Some(federation), reached, seen: self.seen(ground, runs, unfit) })
+        let unfit =
+            if self.has_pending_submission() { self.submission_problems(&federation).await } else { Vec::new() };
+        Ok(Environment { federation: Some(federation), reached, seen: self.seen(state, runs, unfit) })
     }
 
-    fn seen(&self, federation: Ground, runs: Result<Vec<SeenRun>, String>, unfit: Vec<Problem>) -> Seen {
-        let refused = self.runs.refused.lock().expect("nobody panics while holding it");
+    fn seen(&self, federation: FederationState, runs: Result<Vec<SeenRun>, String>, unfit: Vec<Diagnostic>) -> Seen {
+        let refused = self.runs.refused.lock().expect("the lock is never poisoned");
         let refused = refused.get(&self.run.uid).cloned().into_iter().collect();
         Seen { federation, runs, unfit, refused }
     }
@@ -199,48 +200,48 @@ impl Look<'_> {
         Ok(read.ok().filter(|federation| !federation.deleted))
     }
 
-    /// Something will be sent sooner or later; what is wrong with it is told at once.
-    fn is_to_be_sent(&self) -> bool {
+    /// Problems of a pending submission are reported at once.
+    fn has_pending_submission(&self) -> bool {
         let status = &self.run.status;
         let waits = status.active.iter().any(|job| job.run_id.is_none());
         let begins = status.active.is_empty() && (self.run.spec.schedule.is_some() || status.count == 0);
         self.run.deleted.is_none() && (waits || begins)
     }
 
-    async fn unfit(&self, federation: &Federation) -> Vec<Problem> {
+    async fn submission_problems(&self, federation: &Federation) -> Vec<Diagnostic> {
         match submission(&self.runs.client, &self.run, "", None).await {
             Ok(ready) if ready.training.is_some() && !Programs::of(federation).superlink.is_trellis() => {
-                vec![Problem {
-                    place: "spec.app".to_owned(),
-                    what: "the SuperLink of the federation is Flower's own, which cannot train natively".to_owned(),
-                    to_do: "name an app with its own ServerApp, or use images of Trellis".to_owned(),
-                }]
+                vec![Diagnostic::error(
+                    "spec.app".to_owned(),
+                    "the SuperLink of the federation is Flower's own, which cannot train natively".to_owned(),
+                    "name an app with its own ServerApp, or use images of Trellis".to_owned(),
+                )]
             }
             Ok(_) | Err(Unsent::Later(_)) => Vec::new(),
             Err(Unsent::Unfit(problems)) => problems,
         }
     }
 
-    /// Runs of this resource, with how far they are.
-    async fn ask(&self, reached: &Reached) -> Result<Vec<SeenRun>, CallError> {
+    /// Runs of this resource with their progress.
+    async fn query(&self, reached: &Reached) -> Result<Vec<SeenRun>, CallError> {
         let jobs = &self.run.status.active;
         let ids: Option<Vec<u64>> = jobs.iter().map(|job| job.run_id.as_deref()?.parse().ok()).collect();
-        // A look at all of them only where one may be there that is not known by its id.
+        // All runs are listed only if there may be one with an unknown id.
         let known = ids.filter(|_| self.run.deleted.is_none());
         let superlink = &reached.superlink;
-        let mut found = told::runs(superlink, &self.run.uid, known.as_deref()).await?;
+        let mut found = report::runs(superlink, &self.run.uid, known.as_deref()).await?;
         for run in found.iter_mut().filter(|_| reached.is_trellis) {
             let Some(job) = jobs.iter().find(|job| (job.number, job.attempt) == (run.of.number, run.of.attempt)) else {
                 continue;
             };
-            // The report at the end has the number of the last round: that round is asked for again.
-            let training = told::training(superlink, run.id, job.round.unwrap_or(0)).await?;
+            // The report at the end has the number of the last round, so that round is queried again.
+            let training = report::training(superlink, run.id, job.round.unwrap_or(0)).await?;
             (run.round, run.rounds, run.result) = (training.round, training.rounds, training.metrics);
         }
         Ok(found)
     }
 
-    /// Returns whether there was anything to write. What others wrote meanwhile is looked at first.
+    /// Returns whether the status changed. After a conflict the resource is read again.
     async fn write_status(&self, next: &Next) -> Result<bool, RunError> {
         let wanted = serde_json::to_value(&next.status).unwrap_or_default();
         let before = self.live.get("status").cloned().unwrap_or_else(|| json!({}));
@@ -252,8 +253,8 @@ impl Look<'_> {
         Ok(true)
     }
 
-    /// Returns whether it changes what a next look will see.
-    async fn carry_out(&self, effect: &Effect, around: &Around) -> Result<bool, RunError> {
+    /// Returns whether the effect changes the next observation.
+    async fn execute(&self, effect: &Effect, environment: &Environment) -> Result<bool, RunError> {
         match effect {
             Effect::Hold => self.set_finalizers(true).await.map(|()| true),
             Effect::LetGo => self.set_finalizers(false).await.map(|()| false),
@@ -263,18 +264,18 @@ impl Look<'_> {
                 self.api.delete(&self.run.name, &how).await?;
                 Ok(false)
             }
-            Effect::Submit(of) => Ok(self.submit(*of, around).await),
+            Effect::Submit(of) => Ok(self.submit(*of, environment).await),
             Effect::Stop(id) => {
-                if let Some(reached) = &around.reached
+                if let Some(reached) = &environment.reached
                     && let Err(error) = reached.superlink.stop_run(*id).await
                 {
-                    // One that ended meanwhile cannot be stopped; the next look says how it ended.
+                    // A finished run cannot be stopped; the next reconcile reports how it ended.
                     tracing::info!(run = id, "it was not stopped: {}", explain(&error));
                 }
                 Ok(true)
             }
             Effect::Tell { warning, reason, note } => {
-                (self.runs.tell)(Told {
+                (self.runs.publish)(RunEvent {
                     namespace: self.run.namespace.clone(),
                     name: self.run.name.clone(),
                     uid: self.run.uid.clone(),
@@ -287,13 +288,13 @@ impl Look<'_> {
         }
     }
 
-    /// Sends a try. Whether it arrived is found out by the next look, whatever the answer.
-    async fn submit(&self, of: Try, around: &Around) -> bool {
-        let (Some(reached), Some(federation)) = (&around.reached, &around.federation) else { return false };
+    /// Submits an attempt. The next reconcile finds out whether it arrived, whatever the response.
+    async fn submit(&self, of: Try, environment: &Environment) -> bool {
+        let (Some(reached), Some(federation)) = (&environment.reached, &environment.federation) else { return false };
         let mark = of.mark(&self.run.uid);
         let ready = match submission(&self.runs.client, &self.run, &mark, expected_nodes(federation)).await {
             Ok(ready) => ready,
-            // It was fit a moment ago: the next look tells what is wrong with it now.
+            // It was valid before; the next reconcile reports what is wrong now.
             Err(Unsent::Unfit(_)) => return false,
             Err(Unsent::Later(why)) => {
                 tracing::warn!(run = self.run.name, "the run was not submitted: {why}");
@@ -310,7 +311,7 @@ impl Look<'_> {
                 let why = explain(&error);
                 tracing::warn!(namespace, name, attempt = of.attempt, "the run was not submitted: {why}");
                 if matches!(error, CallError::Refused { status, .. } if status != 503) {
-                    let mut refused = self.runs.refused.lock().expect("nobody panics while holding it");
+                    let mut refused = self.runs.refused.lock().expect("the lock is never poisoned");
                     refused.insert(self.run.uid.clone(), (of, why));
                 }
                 false
@@ -329,8 +330,8 @@ impl Look<'_> {
         }
     }
 
-    /// When to look again.
-    fn when(&self, next: &Next, around: &Around, moved: bool, now: i64) -> Action {
+    /// Delay until the next reconcile.
+    fn when(&self, next: &Next, environment: &Environment, moved: bool, now: i64) -> Action {
         let due = next.wake_at.map(|at| Duration::from_secs(u64::try_from(at - now).unwrap_or(0)));
         let waits = next.status.active.iter().any(|job| job.submitted.is_none() && job.not_before.is_none());
         let by_state = match next.status.state {
@@ -338,7 +339,7 @@ impl Look<'_> {
                 Some(Duration::ZERO)
             }
             _ if next.follow => Some(FOLLOW),
-            _ if !around.seen.unfit.is_empty() => Some(UNFIT),
+            _ if !environment.seen.unfit.is_empty() => Some(UNFIT),
             State::Waiting if waits && !self.run.spec.suspend => Some(WAIT),
             _ => None,
         };
@@ -349,7 +350,7 @@ impl Look<'_> {
     }
 }
 
-/// As many as there will be at least: a native training waits for them before it begins.
+/// Minimum number of nodes: a native training waits for them before it starts.
 fn expected_nodes(federation: &Federation) -> Option<usize> {
     let scaling = federation.spec.scaling.as_ref();
     let pools = federation.spec.supernodes.pools.iter().map(|pool| {
@@ -360,7 +361,7 @@ fn expected_nodes(federation: &Federation) -> Option<usize> {
     pools.sum::<Option<usize>>().filter(|nodes| *nodes > 0)
 }
 
-/// With everything that led to it.
+/// The error with all its sources.
 fn explain(error: &CallError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -1,5 +1,5 @@
-//! How many nodes a pool should have, by what its SuperLink tells. Decided in `trellis_kube::scaling`; here the SuperLink is asked,
-//! now and then, for federations that have `spec.scaling`. What it tells is also told to Prometheus, for autoscalers.
+//! Queries SuperLinks for the scaling rules in [`trellis_kube::scaling`], and exports the results as metrics for
+//! autoscalers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -13,7 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, timeout};
 use trellis_kube::federation::Federation;
 use trellis_kube::object::Identity;
-use trellis_kube::scaling::{Activity, Memory, Metric, decide, scaled, wanted};
+use trellis_kube::scaling::{Activity, Memory, Metric, decide, needed_nodes, scaled};
+use trellis_plan::scaling::REQUIRED_NODES_SETTINGS;
 use trellis_wire::call::ListNodes;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
@@ -22,16 +23,14 @@ use crate::cache::{Key, Seen};
 use crate::context::{Context, Findings};
 use crate::metrics::Metrics;
 use crate::reach::{Reach, Reached};
-use crate::runs::told;
+use crate::runs::report;
 
-/// Between two questions to a SuperLink.
-const INTERVAL: Duration = Duration::from_secs(15);
-/// For all that is asked at once: others wait for the pass to end.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// What runs wait for, in their configuration.
-const WAITED_FOR: [&str; 2] = ["min-available-nodes", "min-train-nodes"];
+/// Interval of queries to a SuperLink.
+const QUERY_INTERVAL: Duration = Duration::from_secs(15);
+/// Timeout of all queries in one reconcile.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 const ONLINE: &str = "online";
-const OVER: &str = "finished";
+const FINISHED: &str = "finished";
 
 type Real = Gauge<f64, AtomicU64>;
 
@@ -41,7 +40,7 @@ struct OfFederation {
     federation: String,
 }
 
-/// What SuperLinks told last.
+/// The last query results.
 #[derive(Default)]
 pub struct Activities {
     last: Mutex<HashMap<Key, (Instant, Activity)>>,
@@ -52,7 +51,7 @@ pub struct Activities {
     round_seconds: Family<OfFederation, Real>,
 }
 
-/// Pools whose size is not (only) what the resource says.
+/// Sizes of pools that differ from the resource.
 #[derive(Debug, Clone, Default)]
 pub struct Sizes {
     pub sizes: BTreeMap<String, i32>,
@@ -60,7 +59,7 @@ pub struct Sizes {
 }
 
 impl Activities {
-    /// Names are a contract with autoscalers.
+    /// Autoscalers depend on the names.
     pub fn register(&self, metrics: &Metrics) {
         metrics.register("federation_runs", "Runs at work", self.runs.clone());
         metrics.register("federation_nodes_online", "Nodes that are online", self.nodes_online.clone());
@@ -73,23 +72,23 @@ impl Activities {
     }
 
     pub fn forget(&self, key: &Key) {
-        self.last.lock().expect("nobody panics while holding it").remove(key);
-        self.tell(key, &Activity::default(), None);
+        self.last.lock().expect("the lock is never poisoned").remove(key);
+        self.export(key, &Activity::default(), None);
     }
 
     fn recent(&self, key: &Key) -> Option<Activity> {
-        let last = self.last.lock().expect("nobody panics while holding it");
-        last.get(key).filter(|(at, _)| at.elapsed() < INTERVAL).map(|(_, activity)| *activity)
+        let last = self.last.lock().expect("the lock is never poisoned");
+        last.get(key).filter(|(at, _)| at.elapsed() < QUERY_INTERVAL).map(|(_, activity)| *activity)
     }
 
-    fn note(&self, key: &Key, activity: Activity, wanted: Option<u32>) {
-        self.last.lock().expect("nobody panics while holding it").insert(key.clone(), (Instant::now(), activity));
-        self.tell(key, &activity, wanted);
+    fn store(&self, key: &Key, activity: Activity, wanted: Option<u32>) {
+        self.last.lock().expect("the lock is never poisoned").insert(key.clone(), (Instant::now(), activity));
+        self.export(key, &activity, wanted);
     }
 
-    /// What is not known has no number, rather than an old one. That nothing is trained is known, and has one: an autoscaler that
-    /// is not told anything leaves the pool as large as it is.
-    fn tell(&self, key: &Key, activity: &Activity, wanted: Option<u32>) {
+    /// Unknown values have no sample. Without runs the value is zero: an autoscaler that gets no sample keeps the pool
+    /// as large as it is.
+    fn export(&self, key: &Key, activity: &Activity, wanted: Option<u32>) {
         let label = OfFederation { namespace: key.namespace.clone(), federation: key.name.clone() };
         let whole = |family: &Family<OfFederation, Gauge>, value: Option<f64>| match value {
             Some(value) => drop(family.get_or_create(&label).set(value as i64)),
@@ -115,33 +114,33 @@ pub async fn sizes(context: &Context, federation: &Federation, seen: &Seen) -> S
     let activity = match context.activities.recent(&key) {
         Some(activity) => activity,
         None => {
-            let activity = ask(context, federation).await;
-            context.activities.note(&key, activity, wanted(federation, &activity));
+            let activity = query(context, federation).await;
+            context.activities.store(&key, activity, needed_nodes(federation, &activity));
             activity
         }
     };
     let now = Timestamp::now().as_second();
     let memory = Memory::read(&seen.resource["status"]);
     let Some(decision) = decide(federation, &activity, &memory, now) else { return Sizes::default() };
-    let mut findings = Findings { again: Some(INTERVAL), ..Findings::default() };
-    findings.fields.insert("scaling".to_owned(), decision.told(replicas(federation, seen, &decision.pool)));
+    let mut findings = Findings { requeue_after: Some(QUERY_INTERVAL), ..Findings::default() };
+    findings.fields.insert("scaling".to_owned(), decision.status(replicas(federation, seen, &decision.pool)));
     if memory.desired.is_some_and(|before| before != decision.size) {
         tracing::info!(federation = %key, pool = decision.pool, nodes = decision.size, "scaled: {}", decision.why);
     }
     Sizes { sizes: BTreeMap::from([(decision.pool, decision.size)]), findings }
 }
 
-/// Pods that there are.
+/// Current number of pods.
 fn replicas(federation: &Federation, seen: &Seen, pool: &str) -> i64 {
     let name = federation.pool_name(pool);
     let id = Identity { api_version: "apps/v1".to_owned(), kind: "StatefulSet".to_owned(), name };
     seen.objects.get(&id).and_then(|object| object.0["status"]["replicas"].as_i64()).unwrap_or(0)
 }
 
-/// What cannot be asked is not known, and changes nothing.
-async fn ask(context: &Context, federation: &Federation) -> Activity {
-    let asked = timeout(PATIENCE, activity(&context.settings.reach, context, federation)).await;
-    match asked {
+/// A failed query changes nothing.
+async fn query(context: &Context, federation: &Federation) -> Activity {
+    let queried = timeout(QUERY_TIMEOUT, activity(&context.settings.reach, context, federation)).await;
+    match queried {
         Ok(Some(activity)) => activity,
         Ok(None) | Err(_) => Activity::default(),
     }
@@ -150,15 +149,15 @@ async fn ask(context: &Context, federation: &Federation) -> Activity {
 async fn activity(reach: &Reach, context: &Context, federation: &Federation) -> Option<Activity> {
     let reached = reach.superlink(&context.client, federation).await.ok()?;
     let runs = reached.superlink.list_runs(None).await.ok()?;
-    let at_work: Vec<&proto::Run> = runs.iter().filter(|run| !is_over(run)).collect();
+    let at_work: Vec<&proto::Run> = runs.iter().filter(|run| !is_finished(run)).collect();
     let mut activity = Activity {
         runs: u32::try_from(at_work.len()).ok(),
         round_s: None,
-        wanted: at_work.iter().filter_map(|run| wants(run)).max(),
+        wanted: at_work.iter().filter_map(|run| nodes_needed_by(run)).max(),
         online: online(&reached).await,
     };
     for run in at_work.iter().filter(|_| reached.is_trellis) {
-        if let Ok(training) = told::training(&reached.superlink, run.run_id, 0).await {
+        if let Ok(training) = report::training(&reached.superlink, run.run_id, 0).await {
             activity.round_s = match (activity.round_s, training.seconds) {
                 (Some(one), Some(other)) => Some(f64::max(one, other)),
                 (one, other) => one.or(other),
@@ -168,20 +167,20 @@ async fn activity(reach: &Reach, context: &Context, federation: &Federation) -> 
     Some(activity)
 }
 
-fn is_over(run: &proto::Run) -> bool {
-    run.status.as_ref().is_some_and(|status| status.status == OVER)
+fn is_finished(run: &proto::Run) -> bool {
+    run.status.as_ref().is_some_and(|status| status.status == FINISHED)
 }
 
-/// Nodes that a run waits for, by what it was given.
-fn wants(run: &proto::Run) -> Option<u32> {
+/// Nodes that a run waits for, from its configuration.
+fn nodes_needed_by(run: &proto::Run) -> Option<u32> {
     let number = |key: &&str| match run.override_config.get(*key)?.scalar.as_ref()? {
         Scalar::Sint64(number) => u32::try_from(*number).ok(),
         _ => None,
     };
-    WAITED_FOR.iter().filter_map(number).max()
+    REQUIRED_NODES_SETTINGS.iter().filter_map(number).max()
 }
 
-/// Those that drain take no work, and are as good as gone.
+/// Draining nodes take no work and are not counted.
 async fn online(reached: &Reached) -> Option<u32> {
     let count = match reached.is_trellis {
         true => {
@@ -197,19 +196,19 @@ async fn online(reached: &Reached) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn told(activity: Activity, wanted: Option<u32>) -> Vec<String> {
+    fn exported(activity: Activity, wanted: Option<u32>) -> Vec<String> {
         let (activities, metrics) = (Activities::default(), Metrics::new());
         activities.register(&metrics);
         let key = Key { namespace: "team".to_owned(), name: "demo".to_owned() };
-        activities.note(&key, activity, wanted);
+        activities.store(&key, activity, wanted);
         let name = "trellis_operator_federation_";
         let samples = |text: &str| -> Vec<String> {
             text.lines().filter_map(|line| line.strip_prefix(name)).map(ToOwned::to_owned).collect()
         };
-        let told = samples(&metrics.text(0));
+        let exported = samples(&metrics.text(0));
         activities.forget(&key);
-        assert_eq!(samples(&metrics.text(0)), Vec::<String>::new(), "of what is gone nothing is told");
-        told
+        assert_eq!(samples(&metrics.text(0)), Vec::<String>::new(), "a deleted federation has no samples");
+        exported
     }
 
     fn sample(name: &str, value: &str) -> String {
@@ -217,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_no_sample() {
-        assert_eq!(told(Activity::default(), None), Vec::<String>::new());
+    fn unknown_values_have_no_sample() {
+        assert_eq!(exported(Activity::default(), None), Vec::<String>::new());
         let first_round = Activity { runs: Some(1), online: Some(2), ..Activity::default() };
-        assert_eq!(told(first_round, None), [sample("runs", "1"), sample("nodes_online", "2")]);
+        assert_eq!(exported(first_round, None), [sample("runs", "1"), sample("nodes_online", "2")]);
     }
 
     #[test]
-    fn autoscalers_are_told_of_runs_and_that_there_are_none() {
+    fn idle_federations_have_samples() {
         let at_work = Activity { runs: Some(1), round_s: Some(2.5), wanted: Some(3), online: Some(2) };
         let expected = [
             ("runs", "1"),
@@ -233,9 +232,9 @@ mod tests {
             ("nodes_wanted", "3"),
             ("round_seconds", "2.5"),
         ];
-        assert_eq!(told(at_work, Some(3)), expected.map(|(name, value)| sample(name, value)));
+        assert_eq!(exported(at_work, Some(3)), expected.map(|(name, value)| sample(name, value)));
         let idle = Activity { runs: Some(0), online: Some(3), ..Activity::default() };
         let expected = [("runs", "0"), ("nodes_online", "3"), ("nodes_wanted", "0"), ("round_seconds", "0.0")];
-        assert_eq!(told(idle, Some(0)), expected.map(|(name, value)| sample(name, value)));
+        assert_eq!(exported(idle, Some(0)), expected.map(|(name, value)| sample(name, value)));
     }
 }

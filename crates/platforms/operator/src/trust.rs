@@ -1,43 +1,44 @@
-//! Certificates and keys of federations, as Secrets: reads what there is, has it decided ([`trellis_kube::trust`]), writes, and
-//! says what pods are given. Nodes' keys are made here, and made known to SuperLinks in [`enrol`].
+//! Certificates and keys of federations, as Secrets: reads the observed state, lets [`trellis_kube::trust`] decide,
+//! writes, and returns what pods need. Node keys are created here and registered at SuperLinks in [`enrol`].
 //!
-//! Called in every pass before the objects are rendered. In steady state it asks for nothing and writes nothing.
+//! Runs in every reconcile before the objects are rendered. In steady state it calls nothing.
 
 pub mod enrol;
-mod kept;
 mod keys;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Map, Value};
+use trellis_diagnostic::Diagnostic;
 use trellis_kube::federation::{Federation, KIND, TlsMode};
 use trellis_kube::flower::Programs;
-use trellis_kube::render::{Problem, Trust};
-use trellis_kube::status::{Condition, Trouble};
+use trellis_kube::render::Trust;
+use trellis_kube::status::{Condition, Failure};
 use trellis_kube::trust::{self, Decision, Event, Seen};
 use trellis_pki::UnixSeconds;
 
 use self::enrol::Keys;
-use self::kept::{Kept, Written};
+use self::secrets::{SecretStore, Written};
 use crate::cache;
 use crate::context::{Context, Findings};
-use crate::events::News;
+use crate::events::EventDraft;
 
-/// Somebody else wrote in between: it is read and decided again so often in one pass.
+/// Attempts in one reconcile after write conflicts.
 const ATTEMPTS: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {what}")]
     Api { what: String, source: Box<kube::Error> },
-    /// Somebody else writes the same Secret at the same time; the next pass sees what they wrote.
-    #[error("Secret {0} is changed by somebody else at the same time")]
+    /// Another process writes the same Secret; the next reconcile reads it requeue_after.
+    #[error("Secret {0} is written by another process at the same time")]
     Contended(String),
     #[error("there is a Secret {0} that does not belong to this federation: rename or delete it")]
     Foreign(String),
-    #[error("a key for {0} cannot be made")]
+    #[error("a key for {0} cannot be created")]
     Key(String),
 }
 
@@ -51,7 +52,7 @@ impl Error {
         }
     }
 
-    /// With what is behind it.
+    /// The error with its source.
     fn words(&self) -> String {
         match self {
             Error::Api { source, .. } => format!("{self}: {source}"),
@@ -60,46 +61,46 @@ impl Error {
     }
 }
 
-/// What is known of a federation beside its resource.
-pub struct Asked<'a> {
+/// A federation with the state that the decision depends on.
+pub struct Input<'a> {
     pub client: &'a Client,
     pub federation: &'a Federation,
-    /// Pools whose size is not what the resource says.
+    /// Sizes of pools that differ from the resource.
     pub sizes: &'a BTreeMap<String, i32>,
     pub now: UnixSeconds,
 }
 
-/// What pods are given, and what is told.
+/// The Secrets of pods, and what is reported.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// `None` with TLS off, or where `condition` says why pods cannot be made as asked.
+    /// `None` with TLS off, or if `condition` says why there are no certificates.
     pub trust: Option<Trust>,
     pub condition: Option<Condition>,
-    /// TLS is asked for, and nothing may be made without it.
+    /// TLS is required and not available, so no objects may be applied.
     pub is_blocked: bool,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
     /// `certificate`, `sites` of `.status`.
     pub fields: Map<String, Value>,
     pub events: Vec<Event>,
-    /// When to prepare again, if nothing happens before.
-    pub again: Option<Duration>,
-    /// To be made known to the SuperLink, when it can be reached.
+    /// Delay until the next preparation at the latest.
+    pub requeue_after: Option<Duration>,
+    /// Keys to register at the SuperLink.
     pub keys: Keys,
 }
 
-/// What a pass needs to know before it makes objects.
+/// Input of the rendering.
 #[derive(Debug, Clone, Default)]
 pub struct Prepared {
-    /// `None`: the federation is not served with certificates that the operator knows.
+    /// `None`: the operator knows no certificates of the federation.
     pub trust: Option<Trust>,
-    /// Objects can be made. Otherwise there are no certificates yet, and the findings say why.
+    /// Objects can be rendered. Otherwise the findings say why there are no certificates.
     pub is_complete: bool,
     pub findings: Findings,
-    /// To be made known to the SuperLink.
+    /// Keys to register at the SuperLink.
     pub keys: Keys,
 }
 
-/// In a pass of the operator: with what its cache has, where that is enough.
+/// Prepares the Secrets of a federation, from the cache if that suffices.
 pub async fn prepare(
     context: &Context,
     federation: &Federation,
@@ -107,36 +108,36 @@ pub async fn prepare(
     sizes: &BTreeMap<String, i32>,
 ) -> Prepared {
     let now = jiff::Timestamp::now().as_second();
-    let asked = Asked { client: &context.client, federation, sizes, now };
-    let outcome = match settled(&asked, seen) {
+    let input = Input { client: &context.client, federation, sizes, now };
+    let outcome = match settled(&input, seen) {
         Some(outcome) => Ok(outcome),
-        None => bring_about(&asked).await,
+        None => ensure(&input).await,
     };
     let mut findings = Findings::default();
     match outcome {
         Ok(outcome) => {
             for event in outcome.events {
-                tell(context, federation, event);
+                publish(context, federation, event);
             }
             findings.conditions.extend(outcome.condition);
-            findings.troubles.extend(outcome.problems.iter().map(Trouble::of_problem));
+            findings.failures.extend(outcome.problems.iter().map(Failure::of_problem));
             findings.fields = outcome.fields;
-            findings.again = outcome.again;
+            findings.requeue_after = outcome.requeue_after;
             Prepared { trust: outcome.trust, is_complete: !outcome.is_blocked, findings, keys: outcome.keys }
         }
         Err(error) => {
             let message = error.words();
             findings.conditions.push(Condition::new(trust::READY, false, error.reason(), message.clone()));
-            let lasting = matches!(error, Error::Foreign(_));
-            let trouble = Trouble { about: None, reason: error.reason().to_owned(), message, lasting };
-            findings.troubles.push(trouble);
+            let permanent = matches!(error, Error::Foreign(_));
+            let failure = Failure { about: None, reason: error.reason().to_owned(), message, permanent };
+            findings.failures.push(failure);
             Prepared { findings, ..Prepared::default() }
         }
     }
 }
 
-fn tell(context: &Context, federation: &Federation, event: Event) {
-    let news = News {
+fn publish(context: &Context, federation: &Federation, event: Event) {
+    let news = EventDraft {
         namespace: federation.namespace.clone(),
         name: federation.name.clone(),
         uid: federation.uid.clone(),
@@ -145,15 +146,15 @@ fn tell(context: &Context, federation: &Federation, event: Event) {
         reason: event.reason.to_owned(),
         note: event.message,
     };
-    if !context.events.tell(news) {
+    if !context.events.publish(news) {
         context.metrics.event_lost();
     }
 }
 
-/// What is so already, by the cache alone: nothing is asked and nothing written. `None`: the API server must be asked.
-fn settled(asked: &Asked<'_>, cache: &cache::Seen) -> Option<Outcome> {
-    let federation = asked.federation;
-    let mut seen = kept::seen_in(cache, federation);
+/// The outcome if the cache shows that nothing must be written; `None`: the API server must be called.
+fn settled(input: &Input<'_>, cache: &cache::Seen) -> Option<Outcome> {
+    let federation = input.federation;
+    let mut seen = secrets::observed_in(cache, federation);
     if !trust::nodes::abandoned(federation, &seen.secrets).is_empty() {
         return None;
     }
@@ -168,24 +169,24 @@ fn settled(asked: &Asked<'_>, cache: &cache::Seen) -> Option<Outcome> {
         return None;
     }
     seen.trellis = Programs::of(federation).superlink.is_trellis();
-    let decision = trust::decide(federation, &seen, asked.now);
+    let decision = trust::decide(federation, &seen, input.now);
     let is_settled = decision.secrets.is_empty() && decision.events.is_empty();
-    is_settled.then(|| told(decision, asked.now))
+    is_settled.then(|| outcome(decision, input.now))
 }
 
-/// Reads, decides, and writes until it is so.
-pub async fn bring_about(asked: &Asked<'_>) -> Result<Outcome, Error> {
-    let kept = Kept::new(asked.client, asked.federation);
+/// Reads, decides and writes until the Secrets are as desired.
+pub async fn ensure(input: &Input<'_>) -> Result<Outcome, Error> {
+    let secrets = SecretStore::new(input.client, input.federation);
     let mut contended = String::new();
     for _ in 0..ATTEMPTS {
-        let mut seen = kept.look().await?;
-        // One without our labels is not among those that were listed.
+        let mut seen = secrets.observe().await?;
+        // A Secret without our labels was not listed.
         if !contended.is_empty() && !seen.secrets.contains_key(&contended) {
-            let found = kept.secret(&contended).await?;
+            let found = secrets.secret(&contended).await?;
             seen.secrets.extend(found.map(|secret| (contended.clone(), secret)));
         }
-        seen.trellis = Programs::of(asked.federation).superlink.is_trellis();
-        match attempt(asked, &kept, seen).await? {
+        seen.trellis = Programs::of(input.federation).superlink.is_trellis();
+        match attempt(input, &secrets, seen).await? {
             Ok(prepared) => return Ok(prepared),
             Err(secret) => contended = secret,
         }
@@ -193,45 +194,49 @@ pub async fn bring_about(asked: &Asked<'_>) -> Result<Outcome, Error> {
     Err(Error::Contended(contended))
 }
 
-/// Whether a federation has anything to do with Secrets of ours. Most have not, and cost no request.
+/// Whether a federation has Secrets of the operator. Most have none, and cost no request.
 fn concerns(federation: &Federation) -> bool {
     let is_off = trust::mode(federation) == TlsMode::Off;
     !is_off || federation.spec.security.node_auth || !federation.spec.sites.is_empty()
 }
 
-/// One reading, one decision, its writes. The inner error is the Secret that somebody else wrote in between.
-async fn attempt(asked: &Asked<'_>, kept: &Kept<'_>, mut seen: Seen) -> Result<Result<Outcome, String>, Error> {
-    let federation = asked.federation;
-    let decision = trust::decide(federation, &seen, asked.now);
-    for wanted in &decision.secrets {
-        match kept.write(wanted, &mut seen).await? {
+/// Reads once, decides and writes. The inner error names a Secret that changed meanwhile.
+async fn attempt(
+    input: &Input<'_>,
+    secrets: &SecretStore<'_>,
+    mut seen: Seen,
+) -> Result<Result<Outcome, String>, Error> {
+    let federation = input.federation;
+    let decision = trust::decide(federation, &seen, input.now);
+    for desired in &decision.secrets {
+        match secrets.write(desired, &mut seen).await? {
             Written::Done => {}
-            Written::Contended => return Ok(Err(wanted.name.clone())),
+            Written::Contended => return Ok(Err(desired.name.clone())),
         }
     }
     for object in &decision.applied {
-        kept.apply(object).await?;
+        secrets.apply(object).await?;
     }
-    let mut prepared = told(decision, asked.now);
+    let mut prepared = outcome(decision, input.now);
     if federation.spec.security.node_auth && prepared.trust.is_none() {
         return Ok(Ok(prepared));
     }
-    let live = kept.live_sizes().await?;
-    let wanted = keys::pools(asked, &live, &seen, &mut prepared.keys)?;
-    let (of_sites, status) = keys::sites(asked, &seen, &mut prepared.keys)?;
+    let live = secrets.live_sizes().await?;
+    let desired = keys::pools(input, &live, &seen, &mut prepared.keys)?;
+    let (of_sites, status) = keys::sites(input, &seen, &mut prepared.keys)?;
     if !status.is_empty() {
         prepared.fields.insert("sites".to_owned(), Value::Array(status));
     }
     keys::abandoned(federation, &seen, &mut prepared.keys);
-    for wanted in wanted.iter().chain(&of_sites) {
-        if let Written::Contended = kept.write(wanted, &mut seen).await? {
-            return Ok(Err(wanted.name.clone()));
+    for desired in desired.iter().chain(&of_sites) {
+        if let Written::Contended = secrets.write(desired, &mut seen).await? {
+            return Ok(Err(desired.name.clone()));
         }
     }
     Ok(Ok(prepared))
 }
 
-fn told(decision: Decision, now: UnixSeconds) -> Outcome {
+fn outcome(decision: Decision, now: UnixSeconds) -> Outcome {
     let mut fields = Map::new();
     if let Some(certificate) = decision.certificate {
         fields.insert("certificate".to_owned(), certificate);
@@ -244,7 +249,7 @@ fn told(decision: Decision, now: UnixSeconds) -> Outcome {
         problems: decision.problems,
         fields,
         events: decision.events,
-        again: decision.again_at.map(seconds),
+        requeue_after: decision.again_at.map(seconds),
         keys: Keys::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the cache as the cluster is, and says which federations to look at because of it.
+//! Watches the cluster, updates the cache, and queues federations whose objects changed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tokio::time::sleep;
 
 use crate::cache::Scope;
 use crate::context::Context;
-use crate::held::Fresh;
 use crate::kinds::{DEPLOYMENT, FEDERATION, Kind, MANAGED, OWNED};
+use crate::stored::Fresh;
 
-/// How many objects are read at once at the start: they are in memory twice for that moment.
+/// Page size of the initial list: pages are in memory twice for a moment.
 const PAGE_OBJECTS: u32 = 100;
 const DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -28,7 +28,7 @@ const DEFAULT_CLASS: [&str; 2] =
 /// Retry interval for a kind that is missing or forbidden. The watcher's own backoff restarts with every attempt.
 const ABSENT_RETRY: Duration = Duration::from_secs(60);
 
-/// How many watches have not told yet what there is.
+/// Watches that have not completed their initial list.
 #[derive(Default)]
 pub struct Synced {
     missing: AtomicUsize,
@@ -62,18 +62,18 @@ impl Synced {
     }
 }
 
-/// Counts a watch as complete once, however often it starts over.
+/// Counts a watch as synced once, however often it restarts.
 struct First<'a>(&'a Synced, bool);
 
 impl First<'_> {
-    fn told(&mut self) {
+    fn synced(&mut self) {
         if !std::mem::replace(&mut self.1, true) {
             self.0.one_less();
         }
     }
 }
 
-/// Starts all watches; they end with the context.
+/// Starts all watches. They end with the context.
 pub fn start(context: &Arc<Context>) {
     for namespace in context.settings.scopes() {
         for kind in OWNED.iter().chain([&FEDERATION]) {
@@ -125,7 +125,7 @@ fn take_in(context: &Context, kind: &'static Kind, scope: &Scope, event: Event<F
             for key in cache.started(scope) {
                 context.queue.push(key);
             }
-            first.told();
+            first.synced();
         }
         Event::Apply(fresh) => {
             if let Some(key) = put(fresh) {
@@ -144,8 +144,8 @@ fn take_in(context: &Context, kind: &'static Kind, scope: &Scope, event: Event<F
     }
 }
 
-/// Logs a failed watch; the watcher restarts it. Returns whether an optional kind is missing or forbidden, in which
-/// case the start does not wait for it.
+/// Logs a failed watch, which restarts by itself. Returns whether an optional kind is missing or forbidden; then the
+/// start does not wait for it.
 fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Error, first: &mut First<'_>) -> bool {
     context.metrics.watch_failed(plural);
     let code = match error {
@@ -155,7 +155,7 @@ fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Er
     };
     if optional && matches!(code, 403 | 404) {
         tracing::debug!(kind = plural, %error, "not watched");
-        first.told();
+        first.synced();
         return true;
     }
     match code {
@@ -198,7 +198,7 @@ async fn follow_storage(
             Ok(Event::Delete(class)) => drop(defaults.remove(&name(&class))),
             Ok(Event::InitDone) => {
                 context.cache.set_default_storage(!defaults.is_empty());
-                first.told();
+                first.synced();
                 continue;
             }
             Err(error) => {
@@ -214,8 +214,8 @@ async fn follow_storage(
     }
 }
 
-/// Deployments that releases of the other operator before 2026 made for SuperLinks. Nothing makes such ones any more, so they are
-/// listed now and then and not watched.
+/// Deployments of SuperLinks by releases of the other operator before 2026. No release creates them any more, so they
+/// are listed at intervals and not watched.
 pub async fn find_old_deployments(context: &Context) {
     for namespace in context.settings.scopes() {
         let api: Api<Fresh> = context.api(&DEPLOYMENT, namespace.as_deref());
@@ -227,7 +227,7 @@ pub async fn find_old_deployments(context: &Context) {
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "old Deployments cannot be looked for; tried again later"),
+            Err(error) => tracing::warn!(%error, "old Deployments cannot be listed; retried later"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Changes objects of the cluster. Every request has an end, is counted, and leaves its answer in the cache.
+//! Writes objects of the cluster. Every request has a timeout, is counted, and updates the cache with its response.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use trellis_kube::object::{Identity, Object, taken_over};
-use trellis_kube::status::Trouble;
+use trellis_kube::status::Failure;
 
 use crate::cache::Key;
 use crate::context::Context;
-use crate::held::Fresh;
 use crate::kinds::{DEPLOYMENT, FEDERATION, Kind, POD};
+use crate::stored::Fresh;
 
-/// Who we are to the API server: fields that we apply belong to this name.
+/// Field manager of server-side apply.
 pub const FIELD_MANAGER: &str = "trellis-operator";
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// A status that others write at the same moment.
+/// Attempts to write a status that others write at the same time.
 const CONFLICT_TRIES: usize = 4;
 
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ impl From<kube::Error> for WriteError {
 }
 
 impl WriteError {
-    /// The code of the API server's answer; 0 where there was none.
+    /// Status code of the response; 0 without a response.
     pub fn code(&self) -> u16 {
         match self {
             WriteError::Answer(error) => match error.as_ref() {
@@ -59,28 +59,28 @@ impl WriteError {
         }
     }
 
-    /// As it is told in the status of a federation.
-    pub fn trouble(&self, about: &Identity, doing: &str) -> Trouble {
+    /// As it is reported in the status of a federation.
+    pub fn failure(&self, about: &Identity, action: &str) -> Failure {
         let words = self.words();
-        let (reason, lasting, hint) = match self.code() {
+        let (reason, permanent, hint) = match self.code() {
             403 if words.contains("being terminated") => ("NamespaceTerminating", false, ""),
-            403 if words.contains("exceeded quota") => ("QuotaExceeded", true, "; raise the quota or ask for less"),
+            403 if words.contains("exceeded quota") => ("QuotaExceeded", true, "; raise the quota or request less"),
             403 => ("Forbidden", true, "; check the operator's role"),
             404 => (
                 "KindMissing",
                 true,
-                "; the cluster does not know this kind of object: install its definition, or do not ask for it",
+                "; the cluster does not know this kind of object: install its definition, or disable the feature that needs it",
             ),
             400 | 422 => ("Refused", true, "; change the resource so that the API server accepts it"),
-            409 => ("Conflict", false, "; tried again"),
-            429 => ("TooManyRequests", false, "; tried again"),
-            _ => ("ApiError", false, "; tried again"),
+            409 => ("Conflict", false, "; it is retried"),
+            429 => ("TooManyRequests", false, "; it is retried"),
+            _ => ("ApiError", false, "; it is retried"),
         };
-        Trouble {
+        Failure {
             about: Some(about.clone()),
             reason: reason.to_owned(),
-            message: format!("{about} could not be {doing}: {words}{hint}"),
-            lasting,
+            message: format!("{about} could not be {action}: {words}{hint}"),
+            permanent,
         }
     }
 }
@@ -97,20 +97,20 @@ impl Context {
         Ok(answer.map_err(|_| WriteError::Silence)??)
     }
 
-    /// Server-side apply, which also takes from others what we want to be otherwise. Returns what became of it.
-    pub async fn apply(&self, namespace: &str, wanted: &Object) -> Result<Object, WriteError> {
-        let (identity, kind) = known(wanted)?;
+    /// Server-side apply with force. Returns the live object.
+    pub async fn apply(&self, namespace: &str, desired: &Object) -> Result<Object, WriteError> {
+        let (identity, kind) = known(desired)?;
         let api: Api<Fresh> = self.api(kind, Some(namespace));
         let how = PatchParams::apply(FIELD_MANAGER).force();
-        let patch = Patch::Apply(&wanted.0);
+        let patch = Patch::Apply(&desired.0);
         let mut fresh = self.request("apply", kind, api.patch(&identity.name, &how, &patch)).await?;
         self.cache.put(kind, &mut fresh.object);
         Ok(Object(fresh.object))
     }
 
-    /// The object as it is now. Reads from the API server: for what the watches do not show.
-    pub async fn look_up(&self, namespace: &str, wanted: &Object) -> Result<Option<Object>, WriteError> {
-        let (identity, kind) = known(wanted)?;
+    /// Reads an object from the API server, for objects that are not watched.
+    pub async fn look_up(&self, namespace: &str, desired: &Object) -> Result<Option<Object>, WriteError> {
+        let (identity, kind) = known(desired)?;
         let api: Api<Fresh> = self.api(kind, Some(namespace));
         let found = timeout(REQUEST_LIMIT, api.get_opt(&identity.name)).await.map_err(|_| WriteError::Silence)??;
         Ok(found.map(|fresh| {
@@ -121,9 +121,10 @@ impl Context {
         }))
     }
 
-    /// What another operator wrote counts as ours from now on, so that what is not wanted of it goes with the next apply.
-    pub async fn take_over(&self, namespace: &str, wanted: &Object) -> Result<(), WriteError> {
-        let (identity, kind) = known(wanted)?;
+    /// Makes this operator the manager of fields that another operator wrote, so that the next apply removes those that
+    /// are not desired.
+    pub async fn take_over(&self, namespace: &str, desired: &Object) -> Result<(), WriteError> {
+        let (identity, kind) = known(desired)?;
         let api: Api<DynamicObject> = self.api(kind, Some(namespace));
         let live = timeout(REQUEST_LIMIT, api.get(&identity.name)).await.map_err(|_| WriteError::Silence)??;
         let entries = serde_json::to_value(&live.metadata.managed_fields).unwrap_or_default();
@@ -134,7 +135,7 @@ impl Context {
         Ok(())
     }
 
-    /// Deletes this very object, not another one that took its name meanwhile. It may be gone already.
+    /// Deletes the object with this UID, not another one of the same name. It may be deleted already.
     pub async fn delete(&self, namespace: &str, object: &Object, keep_pods: bool) -> Result<(), WriteError> {
         let (identity, kind) = known(object)?;
         let api: Api<Fresh> = self.api(kind, Some(namespace));
@@ -146,18 +147,18 @@ impl Context {
         match self.request("delete", kind, api.delete(&identity.name, &how)).await {
             Err(error) if !matches!(error.code(), 404 | 409) => return Err(error),
             Err(_) => {}
-            // It is still there: somebody finishes something first.
+            // A finalizer delays the deletion.
             Ok(answer) => drop(answer.map_left(|mut leaving| self.cache.put(kind, &mut leaving.object))),
         }
         if *kind == DEPLOYMENT {
-            // Nobody watches it.
+            // The kind is not watched.
             self.cache.remove(kind, &object.0);
         }
         Ok(())
     }
 
-    /// Deletes the pod with this UID, or shortens the grace period of a pod that is being deleted. A missing pod is
-    /// no error.
+    /// Deletes the pod with this UID, or shortens the grace period of a pod that is being deleted. A missing pod is not
+    /// an error.
     pub async fn delete_pod(&self, namespace: &str, pod: &Value, grace_s: Option<u32>) -> Result<(), WriteError> {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
         let api: Api<Fresh> = self.api(&POD, Some(namespace));
@@ -172,7 +173,7 @@ impl Context {
         }
     }
 
-    /// Changes `.status` of a federation. Who is gone needs none.
+    /// Patches `.status` of a federation. A deleted federation is not an error.
     pub async fn write_status(&self, key: &Key, uid: &str, change: &Value) -> Result<(), WriteError> {
         let api: Api<Fresh> = self.api(&FEDERATION, Some(&key.namespace));
         let patch = json!({"metadata": {"uid": uid}, "status": change});

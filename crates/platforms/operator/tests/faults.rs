@@ -1,5 +1,5 @@
-//! The operator is killed, the API server goes away, others write at the same time: it always ends with exactly the objects that the
-//! federations want. The operator is a process of its own here: this very test binary, started again.
+//! Faults: the operator is killed, the API server is unavailable, others write at the same time. The objects of the
+//! federations always converge to the desired state. The operator is a process of its own: this test binary.
 
 mod stage;
 
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stage::{Operator, PATIENCE, Stage, federation};
+use trellis_kube::durability::durability;
 use trellis_kube::federation::Federation;
-use trellis_kube::ground::durability;
 use trellis_kube::object::{Identity, Object, Owner, difference, settled};
 use trellis_kube::render::{Ground, render};
 use trellis_operator::Settings;
@@ -22,13 +22,13 @@ use trellis_testing::kube::Parts;
 const KUBECONFIG: &str = "TRELLIS_TEST_OPERATOR_KUBECONFIG";
 const NAMESPACE: &str = "TRELLIS_TEST_OPERATOR_NAMESPACE";
 const IDENTITY: &str = "TRELLIS_TEST_OPERATOR_IDENTITY";
-/// Pods become ready: an upgrade waits for the SuperLink to serve before its pools follow.
+/// Pods become ready, because an upgrade waits for the SuperLink before its pools follow.
 const PARTS: Parts = Parts::WithScheduler;
 const GLANCE: Duration = Duration::from_millis(100);
-/// Of a leader that was killed.
+/// Time until a standby operator takes over from a killed leader.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
-/// Not a test: what the processes of the tests below run.
+/// Not a test: the operator process of the tests below.
 #[test]
 #[ignore = "started by other tests"]
 fn operator_process() {
@@ -50,7 +50,7 @@ fn operator_process() {
     });
 }
 
-/// Ends with this value.
+/// Ends when dropped.
 struct Process(Child);
 
 impl Process {
@@ -64,7 +64,7 @@ impl Process {
         Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("an operator"))
     }
 
-    /// As `kill -9`.
+    /// Sends SIGKILL.
     fn kill(mut self) {
         self.0.kill().expect("killed");
         self.0.wait().expect("gone");
@@ -78,7 +78,7 @@ impl Drop for Process {
     }
 }
 
-/// The same numbers for the same seed.
+/// A deterministic generator.
 struct Random(u64);
 
 impl Random {
@@ -90,7 +90,7 @@ impl Random {
     }
 }
 
-/// Some state that a federation may be in; `None`: it is not there.
+/// A random desired state of a federation; `None`: deleted.
 fn any_federation(name: &str, random: &mut Random) -> Option<Value> {
     if random.below(6) == 0 {
         return None;
@@ -107,7 +107,7 @@ fn any_federation(name: &str, random: &mut Random) -> Option<Value> {
     Some(wanted)
 }
 
-/// What is not as the federations of the namespace want it.
+/// Differences between the live and the desired objects of the namespace.
 fn deviations(stage: &Stage) -> Vec<String> {
     let list = |what: &str| -> Vec<Value> {
         let (good, text) = stage.kubectl(&["get", what, "-o", "json"]);
@@ -172,7 +172,7 @@ fn until_as_wanted(stage: &Stage) {
     }
 }
 
-/// Federations are made, scaled, upgraded, switched and deleted while the operator is killed at any moment.
+/// Federations are created, scaled, upgraded, switched and deleted while the operator is killed at random times.
 fn killed_at_random(name: &str, federations: usize, kills: usize) {
     let Some(stage) = Stage::without_operator(PARTS, name) else { return };
     let mut random = Random(0x5eed_0000_0000_0001 + kills as u64);
@@ -216,7 +216,7 @@ fn a_hundred_kills_among_fifty_federations() {
     killed_at_random("hundred", 50, 100);
 }
 
-/// The leader is killed; another one acts within 15 s. The first one comes back and waits.
+/// The leader is killed, and another operator acts within 15 s. The first one restarts and waits.
 #[test]
 fn another_operator_takes_over_from_a_leader_that_was_killed() {
     let Some(stage) = Stage::without_operator(PARTS, "leader") else { return };
@@ -260,7 +260,7 @@ fn operators_with_different_leases_both_lead() {
     }
 }
 
-/// Somebody writes to the same objects and to the resource all the time; conflicts do not keep the operator from its work.
+/// Another client writes the same objects and the resource all the time; conflicts do not stop the operator.
 #[test]
 fn a_writer_that_interferes_does_not_stop_it() {
     let Some(mut stage) = Stage::without_operator(PARTS, "conflict") else { return };
@@ -280,7 +280,7 @@ fn a_writer_that_interferes_does_not_stop_it() {
                 stage.patch("federation/fl", &json!({"metadata": {"annotations": {"count": count.to_string()}}}));
             }
         });
-        // Both are kept in spite of it: the spec's changes are carried out, and the status is told.
+        // Both succeed: changes of the spec are executed, and the status is written.
         for size in [3, 4, 5] {
             stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", size)]));
             stage.until_told("fl");
@@ -291,7 +291,7 @@ fn a_writer_that_interferes_does_not_stop_it() {
     until_as_wanted(&stage);
 }
 
-/// The API server goes away and comes back; watches are lost; what was changed meanwhile, and what is changed later, is seen.
+/// The API server restarts, and watches break; changes before and after are observed.
 #[test]
 fn a_restart_of_the_api_server_is_survived() {
     let Some(plane) = trellis_testing::kube::ControlPlane::start(Parts::ApiServer) else { return };
@@ -309,7 +309,7 @@ fn a_restart_of_the_api_server_is_survived() {
     stage.until_told("fl");
     stage.stop_operator();
     plane.stop_api_server();
-    // It starts while nobody answers.
+    // It starts while the API server is unavailable.
     stage.start_operator();
     plane.start_api_server();
     stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 2)]));

@@ -20,9 +20,10 @@ fn until_stalled(stage: &Stage, name: &str, reason: &str) -> Value {
     })
 }
 
-/// A SuperLink with a wrong image recovers when the image is corrected; until then the status has the pod's reason.
+/// A SuperLink with a wrong image recovers when the image is corrected; until then the status has the reason of the
+/// pod.
 #[test]
-fn a_wrong_image_is_told_and_a_corrected_one_starts() {
+fn a_wrong_image_is_reported_and_a_corrected_one_starts() {
     let Some(stage) = Stage::set(ALL, "image") else { return };
     let wrong = "flwr/superlink:1.25.9";
     kubelet().let_pods(
@@ -41,7 +42,7 @@ fn a_wrong_image_is_told_and_a_corrected_one_starts() {
     assert_eq!(
         stage.get("statefulset/fl-superlink").expect("a set")["spec"]["podManagementPolicy"],
         "OrderedReady",
-        "Kubernetes alone would wait for the broken pod for ever"
+        "without the operator Kubernetes would wait for the broken pod"
     );
 
     wanted["spec"]["superlink"]["image"] = "flwr/superlink:1.25.0".into();
@@ -55,7 +56,7 @@ fn a_wrong_image_is_told_and_a_corrected_one_starts() {
 
 /// Pods that fit on no machine, and pods that the API server refuses.
 #[test]
-fn what_keeps_pods_away_reaches_the_status_and_leaves_it_by_itself() {
+fn missing_pods_are_reported_until_the_cause_is_resolved() {
     let Some(mut stage) = Stage::without_operator(ALL, "away") else { return };
     let address = trellis_testing::ports::free_address();
     stage.start_operator_with(|settings| settings.metrics_address = Some(address));
@@ -180,7 +181,7 @@ fn privileged_pods_are_refused_unless_the_operator_allows_them() {
         assert!(events.contains("PodForbidden"), "{events}");
     }
     let (_, made) = stage.kubectl(&["get", "statefulsets,services,secrets,pods", "-o", "name"]);
-    assert_eq!(made.trim(), "", "nothing is made");
+    assert_eq!(made.trim(), "", "nothing is created");
     // An allowed Federation in the same namespace becomes ready.
     stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 1)]));
     stage.until_condition("fl", "Ready", "True");
@@ -193,7 +194,7 @@ fn privileged_pods_are_refused_unless_the_operator_allows_them() {
 
 /// Claims of nodes are kept when pools shrink, are renamed or are deleted, unless the federation requests deletion.
 #[test]
-fn claims_of_nodes_are_kept_unless_deletion_is_asked_for() {
+fn claims_of_nodes_are_kept_unless_deletion_is_requested() {
     let Some(stage) = Stage::set(ALL, "kept") else { return };
     let claims = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
     let with = |name: &str, pool: &str, nodes: i32, persistence: Value| {

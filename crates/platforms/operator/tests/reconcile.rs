@@ -1,4 +1,4 @@
-//! What the operator does on a real API server with the controllers of Kubernetes and a kubelet that pretends. Each test has a
+//! The operator on a real API server with the controllers of Kubernetes and a simulated kubelet. Each test has a
 //! namespace and an operator of its own. Ids such as R2 or L3 are those of the requirements.
 
 mod stage;
@@ -19,7 +19,7 @@ fn args(workload: &Value, container: &str) -> Vec<String> {
     found["args"].as_array().into_iter().flatten().map(|arg| text(arg).to_owned()).collect()
 }
 
-/// R2, R25, S1, S2, E10; and idempotence: nothing is written once all is as it should be, nor by an operator that starts anew.
+/// R2, R25, S1, S2, E10; idempotence: nothing is written in steady state, nor by a restarted operator.
 #[test]
 fn a_federation_becomes_ready_and_then_nothing_is_written() {
     let Some(mut stage) = Stage::set(ALL, "ready") else { return };
@@ -48,11 +48,11 @@ fn a_federation_becomes_ready_and_then_nothing_is_written() {
     }
 
     let (versions, writes) = (stage.versions(), stage.writes().len());
-    // A change of no meaning makes a pass; it ends with a status of that generation only where the generation changed.
+    // A change without effect triggers a reconcile, which writes a status only if the generation changed.
     stage.patch("federation/fl", &json!({"metadata": {"annotations": {"note": "look"}}}));
     stage.stop_operator();
     stage.start_operator();
-    // The operator that started anew has looked at it when it repairs this.
+    // The restarted operator has reconciled the federation when it repairs this.
     stage
         .patch("service/fl-superlink", &json!({"spec": {"ports": [{"name": "fleet", "port": 9092, "targetPort": 1}]}}));
     stage.until("service/fl-superlink", |seen| {
@@ -69,9 +69,9 @@ fn a_federation_becomes_ready_and_then_nothing_is_written() {
     }
 }
 
-/// R7, R8, R9, R40, R41, R42: pools leave, sizes and images change.
+/// R7, R8, R9, R40, R41, R42: pools are removed, sizes and images change.
 #[test]
-fn pools_come_and_go_and_change() {
+fn pools_are_added_removed_and_changed() {
     let Some(stage) = Stage::set(ALL, "pools") else { return };
     stage.apply(&federation("sts", "StatefulSet", "subprocess", &[("keep", 2), ("leave", 1)]));
     stage.apply(&federation("ds", "DaemonSet", "process", &[("keep", 0), ("leave", 0)]));
@@ -100,7 +100,7 @@ fn pools_come_and_go_and_change() {
     assert_eq!(told["status"]["pools"].as_array().map(Vec::len), Some(1));
 }
 
-/// L1: the other kind of a pool goes when the mode changes; the isolation changes in place, with its ports.
+/// L1: the workload of the other kind is deleted when the mode changes; the isolation changes in place, with its ports.
 #[test]
 fn a_switch_of_mode_or_isolation_leaves_nothing_behind() {
     let Some(stage) = Stage::set(ALL, "switch") else { return };
@@ -125,7 +125,8 @@ fn a_switch_of_mode_or_isolation_leaves_nothing_behind() {
     assert_eq!(text(&ready["reason"]), "AllReady");
 }
 
-/// R26-R30, L3, L4: the Service keeps its address whatever its type becomes, and loses what is no longer wanted.
+/// R26-R30, L3, L4: the Service keeps its address when its type changes, and loses fields that are not desired any
+/// more.
 #[test]
 fn a_service_changes_in_place() {
     let Some(stage) = Stage::set(ALL, "service") else { return };
@@ -136,7 +137,7 @@ fn a_service_changes_in_place() {
     let first = stage.until_there("service/fl-superlink");
     assert_eq!(first["spec"]["type"], "ClusterIP");
     assert_eq!(first["metadata"]["labels"]["team"], "red");
-    // The operator's own labels win.
+    // Labels of the operator take precedence.
     assert_eq!(first["metadata"]["labels"]["app.kubernetes.io/name"], "superlink");
 
     wanted["spec"]["superlink"]["service"] = json!({"type": "NodePort", "annotations": {"b": "3", "c": "4"}});
@@ -157,7 +158,7 @@ fn a_service_changes_in_place() {
     assert_eq!(last["spec"]["clusterIP"], first["spec"]["clusterIP"]);
 }
 
-/// What others edit or delete comes back; what they add stays.
+/// Changed and deleted fields are restored; added fields stay.
 #[test]
 fn drift_is_repaired() {
     let Some(stage) = Stage::set(ALL, "drift") else { return };
@@ -173,7 +174,7 @@ fn drift_is_repaired() {
         (args(seen, "supernode") == args(&made, "supernode")).then(|| seen.clone())
     });
     assert_eq!(repaired["metadata"]["annotations"]["theirs"], "stays");
-    // A label that the watch looks for: the object is out of sight without it.
+    // The watch selects by this label: without it the object is not observed.
     stage.patch("service/fl-superlink", &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}}));
     stage.until("service/fl-superlink", |seen| {
         (seen["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "flower-operator").then_some(())
@@ -185,9 +186,9 @@ fn drift_is_repaired() {
     stage.until_there("service/fl-superlink");
 }
 
-/// R23, R24, Q5: what is deleted is not made again, and the garbage collector takes its objects.
+/// R23, R24, Q5: a deleted federation is not created again, and the garbage collector deletes its objects.
 #[test]
-fn a_deleted_federation_goes_with_all_it_has() {
+fn a_deleted_federation_is_deleted_with_its_objects() {
     let Some(stage) = Stage::set(ALL, "delete") else { return };
     stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 1)]));
     stage.until_condition("fl", "Ready", "True");
@@ -198,7 +199,7 @@ fn a_deleted_federation_goes_with_all_it_has() {
     {
         stage.until_gone(what);
     }
-    // The same name again, at once after a deletion in the background: the new one waits for the old objects to go.
+    // A new federation of the same name waits until the old objects are deleted.
     stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 1)]));
     let old = stage.until_there("statefulset/fl-superlink");
     stage.delete("federation/fl");
@@ -209,9 +210,9 @@ fn a_deleted_federation_goes_with_all_it_has() {
     assert_ne!(new["metadata"]["uid"], old["metadata"]["uid"]);
 }
 
-/// R44, S3: Ready is False where a pool lags, and where a pool has no node at all.
+/// R44, S3: Ready is False if a pool is not ready, or if a pool has no node.
 #[test]
-fn who_is_not_ready_says_why() {
+fn federations_that_are_not_ready_have_a_reason() {
     let Some(stage) = Stage::set(ALL, "unready") else { return };
     let mut lags = federation("lags", "StatefulSet", "subprocess", &[("a", 3)]);
     lags["spec"]["supernodes"]["pools"][0]["podTemplate"] = json!({"spec": {"nodeSelector": {"no": "where"}}});
@@ -233,9 +234,9 @@ fn who_is_not_ready_says_why() {
     });
 }
 
-/// S4, N4, S6: what the resource gets wrong is told, with an event; what the API server refuses for one pool does not stop another.
+/// S4, N4, S6: invalid fields are reported with an event; an object that the API server refuses does not stop others.
 #[test]
-fn what_is_wrong_is_told_and_the_rest_goes_on() {
+fn invalid_parts_are_reported_and_others_continue() {
     let Some(stage) = Stage::set(ALL, "wrong") else { return };
     let mut wrong = federation("partly", "StatefulSet", "subprocess", &[("bad", 1), ("good", 1)]);
     wrong["spec"]["supernodes"]["pools"][0]["volumeMounts"] = json!([{"name": "nothing", "mountPath": "/data"}]);
@@ -254,13 +255,13 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
     assert!(events.contains("Warning"), "{events}");
     assert!(events.contains("Created"), "{events}");
 
-    // Put right, it goes on by itself.
+    // After a correction it continues by itself.
     stage.apply(&federation("partly", "StatefulSet", "subprocess", &[("bad", 1), ("good", 1)]));
     stage.until_condition("partly", "Ready", "True");
     stage.until_condition("partly", "Stalled", "False");
 }
 
-/// S5: claims that are added make a StatefulSet anew around its pods; claims that shrink or go are refused, and told.
+/// S5: added claims recreate a StatefulSet around its pods; removed or smaller claims are refused and reported.
 #[test]
 fn claims_may_be_added_and_not_taken_away() {
     let Some(stage) = Stage::set(ALL, "claims") else { return };
@@ -294,9 +295,9 @@ fn claims_may_be_added_and_not_taken_away() {
     stage.until_condition("fl", "Stalled", "False");
 }
 
-/// A stranger of the same name is left alone and told; when it goes, ours comes.
+/// A foreign object of the same name is not changed and is reported; ours is created once it is deleted.
 #[test]
-fn a_stranger_of_the_same_name_is_left_alone() {
+fn foreign_objects_are_not_changed() {
     let Some(stage) = Stage::set(ALL, "stranger") else { return };
     let stranger = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "fl-superlink"},
@@ -310,7 +311,7 @@ fn a_stranger_of_the_same_name_is_left_alone() {
     stage.until_there("statefulset/fl-supernode-a");
     assert_eq!(stage.get("service/fl-superlink").expect("theirs"), before);
     stage.delete("service/fl-superlink");
-    // Nobody watches strangers: the next look is by a change, or by the clock.
+    // Foreign objects are not watched: the next reconcile is triggered by a change or by time.
     stage.patch("federation/fl", &json!({"metadata": {"annotations": {"look": "again"}}}));
     stage.until("service/fl-superlink", |seen| {
         seen["metadata"]["labels"]["app.kubernetes.io/managed-by"].is_string().then_some(())
@@ -318,8 +319,8 @@ fn a_stranger_of_the_same_name_is_left_alone() {
     stage.until_condition("fl", "Stalled", "False");
 }
 
-/// L2: what early releases of the other operator made goes. L4 and the migration: what later releases made is taken over in place,
-/// and what they wrote does not linger.
+/// L2: objects of early releases of the other operator are deleted. L4 and the migration: objects of later releases are
+/// adopted in place without leftover fields.
 #[test]
 fn objects_of_the_other_operator_are_taken_over() {
     let Some(mut stage) = Stage::without_operator(ALL, "adopt") else { return };
@@ -385,9 +386,9 @@ fn objects_of_the_other_operator_are_taken_over() {
     stage.until_condition("fl", "Ready", "True");
 }
 
-/// An operator for one namespace does not see another one.
+/// An operator for one namespace does not observe others.
 #[test]
-fn other_namespaces_are_of_no_interest() {
+fn other_namespaces_are_ignored() {
     let Some(here) = Stage::set(ALL, "here") else { return };
     let Some(mut there) = Stage::without_operator(ALL, "there") else { return };
     there.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 1)]));
@@ -399,10 +400,10 @@ fn other_namespaces_are_of_no_interest() {
     there.until_condition("fl", "Ready", "True");
 }
 
-/// Another definition in the cluster may let pass what ours refuses. S4, N4: what the resource gets wrong is told in conditions and an
-/// event; so is one that cannot be read at all.
+/// Another definition in the cluster may admit what ours refuses. S4, N4: invalid and unreadable resources are reported
+/// in conditions and an event.
 #[test]
-fn what_another_definition_lets_pass_is_told() {
+fn violations_that_another_definition_admits_are_reported() {
     let Some(plane) = trellis_testing::kube::ControlPlane::start(Parts::ApiServer) else { return };
     let mut lax = trellis_kube::crd::federation();
     lax["spec"]["versions"][0]["schema"] =
@@ -433,9 +434,9 @@ fn what_another_definition_lets_pass_is_told() {
     stage.until_condition("odd", "Stalled", "False");
 }
 
-/// A Certificate that is asked for no longer is not renewed for ever, and what nodes outside were given goes with their site.
+/// A Certificate that is not desired any more is deleted, and so are Secrets of removed sites.
 #[test]
-fn what_security_made_goes_when_it_is_not_wanted_any_more() {
+fn objects_for_security_are_deleted_with_their_settings() {
     let Some(plane) = trellis_testing::kube::ControlPlane::start(Parts::ApiServer) else { return };
     stage::install_definitions(&plane, &trellis_kube::crd::all());
     stage::install_definitions(&plane, &[trellis_testing::stand_in("cert-manager.io", "certificates", "Certificate")]);
@@ -462,9 +463,9 @@ fn what_security_made_goes_when_it_is_not_wanted_any_more() {
     });
 }
 
-/// S8: metrics tell what was done and how federations are; health is told too.
+/// S8: metrics report the work of the operator and the state of federations; health is served.
 #[test]
-fn numbers_and_health_are_served() {
+fn metrics_and_health_are_served() {
     let Some(mut stage) = Stage::without_operator(ALL, "numbers") else { return };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], trellis_testing::ports::free_port()));
     stage.start_operator_with(|settings| {

@@ -1,5 +1,4 @@
-//! `FederationRun`s on a real API server, with a real SuperLink and real nodes: processes of this machine, which the operator is
-//! told how to reach.
+//! `FederationRun`s on a real API server, with a real SuperLink and nodes as processes of this machine.
 
 mod stage;
 
@@ -26,7 +25,7 @@ const NAMESPACE: &str = "TRELLIS_TEST_OPERATOR_NAMESPACE";
 const REACH: &str = "TRELLIS_TEST_OPERATOR_REACH";
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// The program, built by whoever tests the whole workspace.
+/// The program, built by the test run of the whole workspace.
 fn program() -> Option<PathBuf> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("trellis"));
     let found = std::env::var_os(PROGRAM).map(PathBuf::from).or_else(beside).filter(|path| path.exists());
@@ -36,7 +35,7 @@ fn program() -> Option<PathBuf> {
     found
 }
 
-/// Ends with this value.
+/// Ends when dropped.
 struct Process(Child);
 
 impl Process {
@@ -67,7 +66,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None` where something is not on this machine.
+    /// `None`: a program is missing on this machine.
     fn set(name: &str) -> Option<Scene> {
         let (program, stage) = (program()?, Stage::without_operator(Parts::ApiServer, name)?);
         let directory = tempfile::tempdir().expect("a directory");
@@ -134,15 +133,15 @@ impl Scene {
         self.runtime.block_on(self.superlink.list_runs(None))
     }
 
-    /// What the SuperLink has.
+    /// Runs at the SuperLink.
     fn runs(&self) -> Vec<proto::Run> {
         self.asked().expect("the SuperLink answers")
     }
 
-    fn wait<T>(&self, what: &str, mut look: impl FnMut(&Scene) -> Option<T>) -> T {
+    fn wait<T>(&self, what: &str, mut check: impl FnMut(&Scene) -> Option<T>) -> T {
         let start = Instant::now();
         loop {
-            if let Some(found) = look(self) {
+            if let Some(found) = check(self) {
                 return found;
             }
             let log = || std::fs::read_to_string(self.directory.path().join("superlink.log")).unwrap_or_default();
@@ -200,7 +199,7 @@ fn is_over(run: &proto::Run) -> bool {
 }
 
 #[test]
-fn a_run_is_trained_to_its_end_and_told_of() {
+fn a_run_completes_and_is_reported() {
     let Some(mut scene) = Scene::set("train") else { return };
     scene.run("early", &json!({"rounds": 2, "config": {"hidden": 8, "local-epochs": 1}}));
     scene.start_operator();
@@ -218,7 +217,7 @@ fn a_run_is_trained_to_its_end_and_told_of() {
     let (_, shown) = scene.stage.kubectl(&["get", "fedrun"]);
     assert!(shown.contains("Succeeded"), "{shown}");
 
-    // One that goes by itself; meanwhile nothing is written about the one that is over.
+    // A run that is deleted by itself; meanwhile the finished one is not written.
     scene.run("short", &json!({"rounds": 1, "ttlSecondsAfterFinished": 0, "config": {"hidden": 8}}));
     scene.stage.until_gone("federationrun/short");
     let later = scene.stage.get("federationrun/early").expect("it stays");
@@ -227,7 +226,7 @@ fn a_run_is_trained_to_its_end_and_told_of() {
 }
 
 #[test]
-fn a_run_that_fails_is_tried_again_and_what_cannot_be_sent_is_told() {
+fn failed_runs_are_retried_and_invalid_ones_are_reported() {
     let Some(mut scene) = Scene::set("retry") else { return };
     scene.start_operator();
     let config = json!({"initial-model": "nowhere.npz"});
@@ -245,23 +244,23 @@ fn a_run_that_fails_is_tried_again_and_what_cannot_be_sent_is_told() {
     let uid = failed["metadata"]["uid"].as_str().expect("a uid");
     assert_eq!(marks, BTreeSet::from([format!("{uid}.1.1"), format!("{uid}.1.2")]));
     assert_eq!(scene.runs().len(), 2, "each try once");
-    for (name, expected) in [("unknown", "there is no app native:mpl"), ("misspelt", "did you mean hidden?")] {
+    for (name, expected) in [("unknown", "there is no built-in app native:mpl"), ("misspelt", "did you mean hidden?")] {
         let told = scene.until(name, "Failed");
         assert!(told["status"]["message"].as_str().is_some_and(|it| it.contains(expected)), "{}", told["status"]);
         assert_eq!(condition(&told, "Stalled").map(|it| &it["status"]), Some(&json!("True")));
     }
     let waits = scene.until("nowhere", "Waiting");
     assert!(waits["status"]["message"].as_str().is_some_and(|it| it.contains("no Federation other")));
-    // Put right, it is sent.
+    // After a correction it is submitted.
     scene.stage.patch("federationrun/misspelt", &json!({"spec": {"config": {"hiden": null, "hidden": 8}}}));
     scene.until("misspelt", "Running");
 }
 
 #[test]
-fn who_deletes_a_run_stops_it_and_one_that_takes_too_long_is_stopped() {
+fn deleted_runs_and_runs_beyond_their_time_limit_are_stopped() {
     let Some(mut scene) = Scene::set("stop") else { return };
     scene.start_operator();
-    // There are no nodes: both wait for them.
+    // There are no nodes, so both runs wait.
     scene.run("slow", &json!({"timeoutSeconds": 3}));
     scene.run("long", &json!({}));
     scene.until("long", "Running");
@@ -274,7 +273,7 @@ fn who_deletes_a_run_stops_it_and_one_that_takes_too_long_is_stopped() {
     assert!(runs.len() == 2 && runs.iter().all(is_over), "{runs:?}");
     let long = runs.iter().find(|run| mark(run).starts_with(uid.as_str().expect("a uid"))).expect("it was there");
     assert_eq!(long.status.as_ref().map(|status| status.sub_status.as_str()), Some("stopped"));
-    // Without its federation nothing is left to be stopped.
+    // Without a federation there is no run to stop.
     scene.run("orphan", &json!({}));
     scene.until("orphan", "Running");
     scene.stage.delete("federation/demo");
@@ -296,7 +295,7 @@ fn a_schedule_starts_a_run_at_its_time() {
     assert_eq!((&done["status"]["count"], scene.runs().len()), (&json!(1), 1));
 }
 
-/// Not a test: what the processes of the next one run.
+/// Not a test: the operator process of the next test.
 #[test]
 #[ignore = "started by other tests"]
 fn operator_process() {
@@ -332,7 +331,7 @@ fn an_operator_that_is_killed_again_and_again_submits_each_run_once() {
     };
     for kill in 0..KILLS {
         let operator = start();
-        // It gets a little further each time: the points at which it dies are spread over what it does.
+        // The operator is killed a little later each time.
         let seen = scene.stage.plane.writes().len();
         let further = usize::try_from(kill % 4).expect("small") + 1;
         let began = Instant::now();

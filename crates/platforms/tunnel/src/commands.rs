@@ -1,17 +1,17 @@
-//! What brings a gateway's interface up and down: programs and their arguments, in order. Who runs them decides nothing.
+//! Commands that bring a gateway's interface up and down. Pure.
 
 use crate::config::Config;
 
-/// Who makes the interface.
+/// Creator of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// The kernel.
+    /// The kernel module.
     Kernel,
-    /// A program, where the kernel cannot: `wireguard-go`.
+    /// A program, if the kernel has no module: `wireguard-go`.
     Program,
 }
 
-/// Each may fail only where the one before it failed. `setconf` is the path of a file with [`Config::to_setconf`].
+/// A command runs only after the one before succeeded. `setconf` is the path of a file with [`Config::to_setconf`].
 pub fn up(interface: &str, config: &Config, device: Device, setconf: &str) -> Vec<Vec<String>> {
     let make = match device {
         Device::Kernel => vec!["ip", "link", "add", "dev", interface, "type", "wireguard"],
@@ -24,7 +24,7 @@ pub fn up(interface: &str, config: &Config, device: Device, setconf: &str) -> Ve
         vec!["ip", "address", "replace", config.address(), "dev", interface],
         vec!["ip", "link", "set", "dev", interface, "mtu", &mtu, "up"],
     ];
-    // The address brings the route to the other gateways; replacing one that is there is no fault.
+    // The address adds a route to the other gateways, so `replace` also accepts an existing one.
     for network in config.routes() {
         commands.push(vec!["ip", "route", "replace", network, "dev", interface]);
     }
@@ -35,7 +35,7 @@ pub fn down(interface: &str) -> Vec<Vec<String>> {
     vec![owned(vec!["ip", "link", "delete", "dev", interface])]
 }
 
-/// Lets a gateway pass on what is not for itself.
+/// Enables IP forwarding.
 pub fn forward() -> Vec<Vec<String>> {
     let setting = |name: &str| vec!["sysctl".to_owned(), "-w".to_owned(), format!("{name}=1")];
     vec![setting("net.ipv4.ip_forward"), setting("net.ipv6.conf.all.forwarding")]

@@ -1,4 +1,4 @@
-//! What a gateway is told: who it is, whom it knows, and which networks are behind them.
+//! Configuration of a gateway: its keys, its peers, and the networks behind them.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::key::{PrivateKey, PublicKey};
 
 const MTUS: std::ops::RangeInclusive<u16> = 1280..=9000;
-/// More sites than anybody has.
-const MOST_PEERS: usize = 1000;
-const WRITTEN: &str = "text cannot refuse to be written";
+/// Maximum number of sites.
+const MAX_PEERS: usize = 1000;
+const WRITTEN: &str = "writing to a String succeeds";
 
-/// As it is brought, unchecked: keys are Base64, networks have the length of their prefix.
+/// Unvalidated configuration: keys are Base64, networks have a prefix length.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draft {
     pub private_key: String,
-    /// In the tunnel: `10.66.0.2/24`.
+    /// Address in the tunnel: `10.66.0.2/24`.
     pub address: String,
     pub listen_port: u16,
     pub mtu: u16,
@@ -25,16 +25,16 @@ pub struct Draft {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerDraft {
-    /// Its site.
+    /// Site of the peer.
     pub name: String,
     pub public_key: String,
-    /// `None`: it calls us.
+    /// `None` if the peer connects.
     pub endpoint: Option<String>,
     pub allowed: Vec<String>,
     pub keepalive_s: Option<u16>,
 }
 
-/// Checked: made of a [`Draft`] only.
+/// Validated configuration, created from a [`Draft`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     private_key: PrivateKey,
@@ -54,30 +54,29 @@ pub struct Peer {
 }
 
 impl Config {
-    /// `Err`: everything that is wrong.
+    /// `Err` contains all problems.
     pub fn new(draft: Draft) -> Result<Config, Vec<String>> {
         let mut problems = Vec::new();
         let private_key = PrivateKey::parse(&draft.private_key);
         problems.extend(private_key.as_ref().err().map(|error| format!("the private key: {error}")));
         if !is_network(&draft.address) {
-            problems
-                .push(format!("`{}` is no address with the length of its prefix: want 10.66.0.2/24", draft.address));
+            problems.push(format!("`{}` is not an address with a prefix length, like 10.66.0.2/24", draft.address));
         }
         if draft.listen_port == 0 {
-            problems.push("the port to listen on is 0: want 1 to 65535".to_owned());
+            problems.push("the listen port is 0: use 1 to 65535".to_owned());
         }
         if !MTUS.contains(&draft.mtu) {
             problems.push(format!("an MTU of {}: want {} to {}", draft.mtu, MTUS.start(), MTUS.end()));
         }
-        if draft.peers.len() > MOST_PEERS {
-            problems.push(format!("{} peers: want {MOST_PEERS} at most", draft.peers.len()));
+        if draft.peers.len() > MAX_PEERS {
+            problems.push(format!("{} peers: the maximum is {MAX_PEERS}", draft.peers.len()));
         }
         let Draft { address, listen_port, mtu, peers, .. } = draft;
         let peers: Vec<Peer> = peers.into_iter().filter_map(|peer| Peer::new(peer, &mut problems)).collect();
         let own = private_key.as_ref().ok().map(PrivateKey::public);
         for (index, peer) in peers.iter().enumerate() {
             if peers[..index].iter().any(|other| other.public_key == peer.public_key) || own == Some(peer.public_key) {
-                problems.push(format!("peer {}: its public key is another's", peer.name));
+                problems.push(format!("peer {}: another peer has the same public key", peer.name));
             }
         }
         match private_key {
@@ -106,7 +105,7 @@ impl Config {
         self.private_key.public()
     }
 
-    /// Networks behind all peers, each once.
+    /// Networks behind all peers, without duplicates.
     pub fn routes(&self) -> Vec<&str> {
         let mut routes: Vec<&str> = Vec::new();
         for network in self.peers.iter().flat_map(|peer| &peer.allowed) {
@@ -117,7 +116,7 @@ impl Config {
         routes
     }
 
-    /// For `wg setconf` and `wg syncconf`. It holds the private key.
+    /// For `wg setconf` and `wg syncconf`. Contains the private key.
     pub fn to_setconf(&self) -> String {
         let mut text =
             format!("[Interface]\nPrivateKey = {}\nListenPort = {}\n", self.private_key.reveal(), self.listen_port);
@@ -125,7 +124,7 @@ impl Config {
         text
     }
 
-    /// For `wg-quick`, which also sets addresses and routes. It holds the private key.
+    /// For `wg-quick`, which also sets addresses and routes. Contains the private key.
     pub fn to_quick(&self) -> String {
         let Config { address, listen_port, mtu, .. } = self;
         let key = self.private_key.reveal();
@@ -147,12 +146,12 @@ impl Peer {
         let public_key = PublicKey::parse(&public_key);
         problems.extend(public_key.as_ref().err().map(|error| named(format!("its public key: {error}"))));
         if let Some(strange) = endpoint.as_deref().filter(|endpoint| !is_endpoint(endpoint)) {
-            problems.push(named(format!("`{}` is no host with a port", strange.escape_debug())));
+            problems.push(named(format!("`{}` is not a host with a port", strange.escape_debug())));
         }
         let strange = allowed.iter().filter(|network| !is_network(network));
-        problems.extend(strange.map(|network| named(format!("`{}` is no network", network.escape_debug()))));
+        problems.extend(strange.map(|network| named(format!("`{}` is not a network", network.escape_debug()))));
         if allowed.is_empty() {
-            problems.push(named("there is no network behind it".to_owned()));
+            problems.push(named("it has no network".to_owned()));
         }
         let public_key = public_key.ok().filter(|_| problems.len() == before)?;
         Some(Peer { name, public_key, endpoint, allowed, keepalive_s })
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once() {
+    fn all_problems_are_reported_at_once() {
         let peer = PeerDraft {
             name: "ly\non".to_owned(),
             public_key: "short".to_owned(),
@@ -253,6 +252,6 @@ mod tests {
         assert_eq!(problems.len(), 8, "{problems:#?}");
         assert!(problems.iter().all(|problem| !problem.contains('\n')), "{problems:#?}");
         let twice = Draft { peers: vec![draft().peers.remove(0), draft().peers.remove(0)], ..draft() };
-        assert_eq!(Config::new(twice).unwrap_err(), ["peer lyon: its public key is another's"]);
+        assert_eq!(Config::new(twice).unwrap_err(), ["peer lyon: another peer has the same public key"]);
     }
 }

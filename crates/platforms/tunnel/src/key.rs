@@ -1,4 +1,4 @@
-//! Keys of gateways: X25519, in Base64 as `wg` writes them.
+//! Keys of gateways: X25519, in the Base64 of `wg`.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ const BYTES: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    #[error("it is not a key: want 44 letters of Base64, as `wg genkey` writes them")]
+    #[error("it is not a key: use 44 characters of Base64, like the output of `wg genkey`")]
     Unreadable,
-    #[error("the system gave no random bytes")]
+    #[error("the system provides no random bytes")]
     NoRandomness,
 }
 
-/// Never shown by accident: only [`PrivateKey::reveal`] has its text.
+/// Not printable; only [`PrivateKey::reveal`] returns the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey {
     bytes: [u8; BYTES],
@@ -34,7 +34,7 @@ impl PrivateKey {
         PrivateKey::from_bytes(bytes)
     }
 
-    /// Any 32 bytes are a key; the bits that the curve does not use are set as `wg genkey` sets them.
+    /// Any 32 bytes are a key; unused bits are set like `wg genkey` does.
     pub fn from_bytes(mut bytes: [u8; BYTES]) -> Result<PrivateKey, KeyError> {
         bytes[0] &= 0xf8;
         bytes[31] = bytes[31] & 0x7f | 0x40;

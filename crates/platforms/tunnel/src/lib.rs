@@ -1,7 +1,6 @@
-//! WireGuard between sites: keys, configuration, and what brings a gateway up; what `wg` tells of it.
+//! WireGuard between sites: keys, configuration, commands, and the state that `wg` reports.
 //!
-//! Pure: nothing here runs a program, opens a file or knows a clock. Whoever has a [`Config`] need not check it again: no
-//! value in it can break out of its line.
+//! Pure: runs no program and opens no file. A [`Config`] is validated: no value in it can add a line.
 
 mod commands;
 mod config;

@@ -1,4 +1,4 @@
-//! What `wg show <interface> dump` tells: a line for the interface, and one for each peer, parted by tabs.
+//! Parser for `wg show <interface> dump`: a line for the interface, and one for each peer, separated by tabs.
 
 use crate::key::PublicKey;
 
@@ -14,17 +14,17 @@ pub struct PeerState {
     pub public_key: PublicKey,
     pub endpoint: Option<String>,
     pub allowed: Vec<String>,
-    /// Seconds since 1970; `None`: there was none yet.
+    /// Seconds since 1970; `None` if there was no handshake.
     pub handshake_s: Option<u64>,
     pub received_bytes: u64,
     pub sent_bytes: u64,
 }
 
-/// A peer that was heard so long ago is not there: WireGuard makes a new handshake every two minutes while it talks.
+/// A peer without a handshake for this long is disconnected: active peers repeat it every two minutes.
 const HANDSHAKE_LASTS_S: u64 = 180;
 
 impl State {
-    /// `None`: it is not what `wg` writes.
+    /// `None` if the text is not the output of `wg`.
     pub fn parse(dump: &str) -> Option<State> {
         let mut lines = dump.lines();
         let interface: Vec<&str> = lines.next()?.split('\t').collect();
@@ -49,7 +49,7 @@ impl PeerState {
         })
     }
 
-    /// Whether the other side was heard of late. One without keepalive may be silent and well all the same.
+    /// Whether there was a recent handshake. A peer without keepalive may be silent although it works.
     pub fn is_heard(&self, now_s: u64) -> bool {
         self.handshake_s.is_some_and(|at_s| now_s.saturating_sub(at_s) <= HANDSHAKE_LASTS_S)
     }
@@ -63,7 +63,7 @@ mod tests {
     const OTHER: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 
     #[test]
-    fn what_wg_tells_is_read() {
+    fn the_output_of_wg_is_parsed() {
         let dump = format!(
             "(hidden)\t{ONE}\t51820\toff\n\
              {OTHER}\t(none)\t198.51.100.7:51820\t10.66.0.2/32,10.10.11.0/24\t1700000000\t1234\t99\t25\n\

@@ -1,6 +1,6 @@
-//! The unit by which systemd brings a tunnel up at boot, and down again.
+//! systemd unit that brings a tunnel up at boot, and down at shutdown.
 
-/// `up` and `down` are programs with their arguments, in order.
+/// `up` and `down` are commands in order.
 pub fn unit(description: &str, up: &[Vec<String>], down: &[Vec<String>]) -> String {
     let plain: String = description.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut text = format!(
@@ -20,7 +20,7 @@ pub fn unit(description: &str, up: &[Vec<String>], down: &[Vec<String>]) -> Stri
     text
 }
 
-/// As one argument, whatever is in it: systemd would expand `%`, `$` and backslashes.
+/// Quotes an argument: systemd would expand `%`, `$` and backslashes.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

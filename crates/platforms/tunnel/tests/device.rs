@@ -1,4 +1,4 @@
-//! A tunnel between two gateways on real interfaces, each in a network namespace of its own; where the tools are there.
+//! A tunnel between two gateways on real interfaces in separate network namespaces, if the tools are available.
 
 use std::process::{Command, Output};
 
@@ -14,7 +14,7 @@ fn is_there(tool: &str) -> bool {
     run(&["sh", "-c", &format!("command -v {tool}")]).is_ok_and(|output| output.status.success())
 }
 
-/// Why it cannot be tried here.
+/// Why the test cannot run here.
 fn hindrance() -> Option<String> {
     let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !is_there(tool)).collect();
     if !missing.is_empty() {

@@ -1,4 +1,4 @@
-//! Is there a SuperLink, what does it speak, and would it take a node? Joins with a new key, asks for work once, and leaves.
+//! Checks an endpoint: whether it is a SuperLink, which transport it has, and whether it accepts a node. Joins with a new key, pulls once, and leaves.
 //!
 //! ```sh
 //! cargo run -p trellis-client --example fleet_probe -- 127.0.0.1 9092 [ca.pem]
@@ -12,8 +12,8 @@ use trellis_client::fleet::{Fleet, FleetOptions};
 use trellis_client::{NodeKey, Security, Target, Trust};
 
 const HEARTBEAT_INTERVAL_S: f64 = 30.0;
-/// Ours holds a pull for longer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Our SuperLink holds a pull for longer.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("activated as {node}; registered again: {:?}", fleet.register_node().await?);
     println!("activated again: {:?}", fleet.activate_node(HEARTBEAT_INTERVAL_S).await);
     println!("heartbeat: {}", fleet.send_heartbeat(node, HEARTBEAT_INTERVAL_S).await?);
-    match tokio::time::timeout(PATIENCE, fleet.pull_messages(node)).await {
+    match tokio::time::timeout(TIMEOUT, fleet.pull_messages(node)).await {
         Ok(pulled) => println!("messages: {}", pulled?.messages_list.len()),
         Err(_) => println!("the pull is held"),
     }

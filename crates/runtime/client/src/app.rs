@@ -1,8 +1,7 @@
 //! The SuperLink as a ServerApp calls it: typed calls over HTTP, in the dialect of tasks (Flower 1.35 and later). A ServerApp
-//! outlives the SuperLink that started it, so a call that is not answered is made again for as long as that takes; it ends
-//! with an answer, or with the run.
+//! outlives the SuperLink that started it, so calls are retried until the SuperLink answers or the run has ended.
 //!
-//! What a ServerApp does with its answers is not known here.
+//! Does not interpret the answers.
 
 mod error;
 mod rpc;
@@ -28,17 +27,17 @@ use crate::fleet::line::Lines;
 use crate::fleet::retry::{Backoff, Schedule};
 use crate::fleet::rpc::Rpc;
 use crate::fleet::{FleetOptions, Question, Reply, Transport};
-use crate::{Patience, SuperLink, Target};
+use crate::{SuperLink, Target, Timeouts};
 
 const TASK_TOKEN: &str = "flwr-task-token";
-/// The Flower whose Runtime API is spoken.
+/// The release whose Runtime API is used.
 const FLOWER_VERSION: &str = trellis_flower::Release::NEWEST_TEXT;
 
-/// Between tries while the SuperLink is away: it may be back within a second, and an app has nothing else to do.
+/// Retry delays while the SuperLink is unreachable: a restart may take a second only, and the app is idle meanwhile.
 const RETRY: Backoff = Backoff::Exponential { first: Duration::from_millis(200), cap: Duration::from_secs(5) };
 /// Times that a SuperLink may break over a call before that counts as a refusal.
-const MOST_FAULTS: u32 = 3;
-/// An object that was announced and has not come to the SuperLink yet is asked for again after this.
+const MAX_FAULTS: u32 = 3;
+/// Retry delay for an announced object that is not stored yet.
 const NOT_HERE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The SuperLink of a ServerApp. Clones share everything.
@@ -52,7 +51,7 @@ struct Inner {
     /// For our own calls.
     superlink: SuperLink,
     headers: HeaderMap,
-    /// Somebody answered as a SuperLink does, at least once.
+    /// A SuperLink has answered at least once.
     was_answered: AtomicBool,
     away: watch::Sender<Option<String>>,
 }
@@ -69,7 +68,7 @@ impl Tries {
     }
 }
 
-/// What a ServerApp begins with.
+/// The input of a ServerApp.
 #[derive(Debug, Clone)]
 pub struct TaskInput {
     pub context: proto::Context,
@@ -78,10 +77,10 @@ pub struct TaskInput {
     pub task_id: u64,
 }
 
-/// Instructions that the SuperLink knows of now.
+/// Instructions that the SuperLink has accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announced {
-    /// In the order of the messages; `None`: its node is gone, and the message with it.
+    /// In the order of the messages; `None` if the node is offline, and the message was dropped.
     pub ids: Vec<Option<ObjectId>>,
     /// Objects to push, children before parents.
     pub missing: Vec<ObjectId>,
@@ -106,14 +105,14 @@ impl Outcome {
 }
 
 impl App {
-    /// `token` is that of the task; one that the target has is for people, and not used.
+    /// `token` is that of the task; the token of the target is for accounts, and not used.
     pub fn new(target: Target, token: Token) -> App {
         let options = FleetOptions { transport: Some(Transport::Http), ..FleetOptions::default() };
         App {
             inner: Arc::new(Inner {
                 lines: Lines::new(target.clone(), options),
                 superlink: SuperLink::new(target)
-                    .with_patience(Patience { retries: Vec::new(), ..Patience::default() }),
+                    .with_timeouts(Timeouts { retries: Vec::new(), ..Timeouts::default() }),
                 headers: headers(&token),
                 was_answered: AtomicBool::new(false),
                 away: watch::Sender::new(None),
@@ -126,7 +125,7 @@ impl App {
         self.inner.lines.target.endpoint()
     }
 
-    /// Why the SuperLink does not answer just now; `None`: it did when it was asked last.
+    /// Why the SuperLink does not answer; `None` if the last call was answered.
     pub fn away(&self) -> watch::Receiver<Option<String>> {
         self.inner.away.subscribe()
     }
@@ -181,12 +180,12 @@ impl App {
             ..Default::default()
         };
         let question = || Question::with_object(rpc::PUSH_OBJECT, &request, content.clone());
-        let response: proto::PushObjectResponse = self.insist(question, self.patience()).await?;
+        let response: proto::PushObjectResponse = self.insist(question, self.timeouts()).await?;
         Ok(response.stored)
     }
 
-    /// Asks for the replies to instructions. Held until `enough` of them are here or will never be (0: all), or for a while;
-    /// then gives those that are here.
+    /// Pulls the replies to instructions. The SuperLink holds the call until `enough` of them are ready or failed (0: all), or
+    /// for a while; then it returns the ready ones.
     pub async fn pull_messages(
         &self,
         ids: &[ObjectId],
@@ -203,13 +202,13 @@ impl App {
         Ok(response.messages_list.into_iter().zip(response.message_object_trees).collect())
     }
 
-    /// Fetches an object; it is the one that its name says.
+    /// Pulls an object, and verifies its digest.
     pub async fn pull_object(&self, id: ObjectId) -> Result<Bytes, AppError> {
         let request = proto::PullObjectRequest { node: Some(here()), object_id: id.to_string(), ..Default::default() };
         let question = || Question::for_object(rpc::PULL_OBJECT, &request);
         let mut schedule = Schedule::new(RETRY, None, None);
         loop {
-            let response: proto::PullObjectResponse = self.insist(question, self.patience()).await?;
+            let response: proto::PullObjectResponse = self.insist(question, self.timeouts()).await?;
             if !response.object_found {
                 return Err(self.refused(rpc::PULL_OBJECT, &format!("the object {id} is not there any more")));
             }
@@ -225,7 +224,7 @@ impl App {
         }
     }
 
-    /// Tells that a reply and all its objects are here: the SuperLink may forget both.
+    /// Confirms a reply and all its objects: the SuperLink may delete both.
     pub async fn confirm(&self, message: ObjectId) -> Result<(), AppError> {
         let request = proto::ConfirmMessageReceivedRequest {
             node: Some(here()),
@@ -242,7 +241,7 @@ impl App {
         self.call::<proto::PushLogsResponse>(rpc::PUSH_LOGS, &request).await.map(drop)
     }
 
-    /// Tells that the app lives.
+    /// Sends a heartbeat.
     pub async fn heartbeat(&self) -> Result<(), AppError> {
         let response: proto::SendTaskHeartbeatResponse =
             self.call(rpc::SEND_TASK_HEARTBEAT, &proto::SendTaskHeartbeatRequest {}).await?;
@@ -269,7 +268,7 @@ impl App {
         self.call::<proto::PushTaskOutputResponse>(rpc::PUSH_TASK_OUTPUT, &request).await.map(drop)
     }
 
-    /// Tells how the training goes. A SuperLink that knows nothing of such reports refuses it.
+    /// Reports the progress of the training. SuperLinks without this call refuse it.
     pub async fn report_training(&self, report: &TrainingReport) -> Result<(), AppError> {
         let mut tries = Tries::new();
         loop {
@@ -288,14 +287,14 @@ impl App {
         rpc: &'static Rpc,
         request: &impl prost::Message,
     ) -> Result<A, AppError> {
-        self.insist(|| Question::new(rpc, request), self.patience()).await
+        self.insist(|| Question::new(rpc, request), self.timeouts()).await
     }
 
-    fn patience(&self) -> Duration {
+    fn timeouts(&self) -> Duration {
         self.inner.lines.options.answer_timeout
     }
 
-    /// Asks until there is an answer.
+    /// Retries a call until it is answered.
     async fn insist<A: prost::Message + Default>(
         &self,
         question: impl Fn() -> Question<'static>,
@@ -329,19 +328,19 @@ impl App {
         }
     }
 
-    /// Waits for the next try, where there is one.
+    /// Waits for the next retry, if there is one.
     async fn after(&self, failure: Failure, tries: &mut Tries) -> Result<(), AppError> {
         let why = match failure {
             Failure::Final(error) => {
                 self.note_answer();
                 return Err(error);
             }
-            Failure::Fault(error) if tries.faults >= MOST_FAULTS => return Err(error),
+            Failure::Fault(error) if tries.faults >= MAX_FAULTS => return Err(error),
             Failure::Fault(error) => {
                 tries.faults += 1;
                 error.to_string()
             }
-            // Who was never a SuperLink will not become one; who was may be away, with somebody else in its place.
+            // An endpoint that never was a SuperLink is a wrong address; otherwise another program may have its port for a while.
             Failure::Misdirected(error) if !self.inner.was_answered.load(Ordering::Relaxed) => return Err(error),
             Failure::Misdirected(error) => error.to_string(),
             Failure::Away(why) => why,

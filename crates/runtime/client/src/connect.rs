@@ -1,4 +1,4 @@
-//! A connection to a SuperLink, trusted or not made at all. What is spoken on it is not known here.
+//! Opens trusted connections to a SuperLink. Knows no protocol above TLS.
 
 use std::io;
 use std::time::Duration;
@@ -17,22 +17,21 @@ use crate::{Security, Target, Trust};
 pub(crate) const HTTP_1: &[u8] = b"http/1.1";
 pub(crate) const HTTP_2: &[u8] = b"h2";
 
-/// A connection on which nothing moves for so long is looked after: the other side may have vanished, or a firewall may be
-/// about to forget it.
-const PROBE_AFTER: Duration = Duration::from_secs(30);
-const PROBE_INTERVAL: Duration = Duration::from_secs(10);
-const PROBES: u32 = 3;
-/// A connection whose bytes nobody acknowledges for so long is given up. The system itself would go on for a quarter of an
-/// hour, at longer and longer intervals: after a link was cut for a minute, it would carry nothing for another.
+/// TCP keepalive on silent connections: the peer may have vanished, or a firewall may drop the connection.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
+/// Limit for unacknowledged bytes. The default of the system is a quarter of an hour, with growing intervals: after an outage
+/// of a minute, the connection would hang for another.
 #[cfg(target_os = "linux")]
-const UNHEARD: Duration = Duration::from_secs(30);
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub(crate) struct Connected {
     pub stream: Box<dyn Stream>,
-    /// Agreed upon with TLS; `None` without TLS, and where the other side knows of no such agreement.
+    /// The protocol negotiated with TLS, if any.
     pub protocol: Option<Vec<u8>>,
 }
 
@@ -45,12 +44,12 @@ pub(crate) async fn connect(target: &Target, protocols: &[&[u8]]) -> Result<Conn
     }
 }
 
-/// Connects as a call of Flower's over gRPC would, TLS included, says nothing, and goes away.
+/// Opens a connection like a gRPC call of Flower, TLS included, and closes it.
 pub async fn handshake(target: &Target) -> Result<(), Error> {
     connect(target, &[HTTP_2]).await.map(drop)
 }
 
-/// A connection to the first address of the host that takes one.
+/// Connects to the first address of the host that accepts.
 pub(crate) async fn reach(target: &Target) -> Result<TcpStream, Error> {
     let lookup = |source| Error::Lookup { host: target.host.clone(), source };
     let mut last = None;
@@ -69,14 +68,15 @@ pub(crate) async fn reach(target: &Target) -> Result<TcpStream, Error> {
     }
 }
 
-/// Small questions leave at once. What the system does not offer is done without.
+/// Disables Nagle's algorithm. Socket options are best effort.
 fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
-    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+    let probes =
+        TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_keepalive(&probes);
     #[cfg(target_os = "linux")]
-    let _ = socket.set_tcp_user_timeout(Some(UNHEARD));
+    let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
 }
 
 async fn secure(target: &Target, trust: &Trust, protocols: &[&[u8]], stream: TcpStream) -> Result<Connected, Error> {
@@ -102,7 +102,7 @@ fn handshake_error(target: &Target, trust: &Trust, source: io::Error) -> Error {
     }
 }
 
-/// Whether somebody who was called without TLS speaks it.
+/// Whether an endpoint without TLS answered with TLS.
 pub(crate) async fn speaks_tls(target: &Target) -> bool {
     let Ok(stream) = reach(target).await else { return false };
     match secure(target, &Trust::nobody(), &[HTTP_2, HTTP_1], stream).await {

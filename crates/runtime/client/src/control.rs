@@ -1,5 +1,5 @@
-//! Runs, as people start, follow and stop them, and the nodes that they see: Flower's Control API, over HTTP or gRPC; and runs
-//! as those take them who carry them out. What is in a run is not known here.
+//! Flower's Control API over HTTP or gRPC: starts and follows runs, lists nodes; and the calls of SuperExecs that take runs.
+//! Does not interpret the content of a run.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::pieces::{Broken, Pieces};
 use crate::superlink::SuperLink;
 use trellis_wire::token::Token;
 
-/// What releases up to 1.25 call the federation that everybody is in, and must be told. Later ones need no name.
+/// The name of the default federation in releases up to 1.25, which require one.
 const OLD_FEDERATION: &str = "default";
 
 /// One call, as either transport has it.
@@ -46,7 +46,7 @@ rpcs! {
 }
 
 impl SuperLink {
-    /// Starts a run, and gives its id. The values replace those in the configuration of the app.
+    /// Starts a run, and returns its id. The values override the configuration of the app.
     pub async fn start_run(&self, fab: proto::Fab, values: HashMap<String, proto::Scalar>) -> Result<u64, Error> {
         let question = proto::StartRunRequest {
             fab: Some(fab),
@@ -58,7 +58,7 @@ impl SuperLink {
         answer.run_id.ok_or_else(|| self.refusal(START_RUN, "it started no run; its log says why".to_owned()))
     }
 
-    /// What must be said of the federation of a run. Only old releases must be asked: they have nothing but gRPC.
+    /// The federation to name for a run. Only old releases need a name; they have gRPC only.
     async fn usual_federation(&self) -> Result<String, Error> {
         if self.transport() == Transport::Http {
             return Ok(String::new());
@@ -89,13 +89,13 @@ impl SuperLink {
         Ok(answer.run_dict.into_values().collect())
     }
 
-    /// All nodes, also those that were unregistered, as Flower tells of them. Ours tells more: [`crate::ListNodes`].
+    /// All nodes, including unregistered ones, as Flower reports them. [`crate::ListNodes`] has more fields.
     pub async fn list_nodes(&self) -> Result<Vec<proto::NodeInfo>, Error> {
         let answer: proto::ListNodesResponse = self.flower(LIST_NODES, &proto::ListNodesRequest {}).await?;
         Ok(answer.nodes_info)
     }
 
-    /// Makes a node's key known (PEM), and gives the id that the node will have.
+    /// Registers a node's key (PEM), and returns the id of the node.
     pub async fn register_node(&self, public_key: &str) -> Result<u64, Error> {
         let public_key = public_key.as_bytes().to_vec();
         let question = proto::RegisterNodeRequest { public_key: public_key.into(), ..Default::default() };
@@ -103,13 +103,13 @@ impl SuperLink {
         answer.node_id.ok_or_else(|| self.refusal(REGISTER_NODE, "it gave the node no id; its log says why".to_owned()))
     }
 
-    /// Takes a node away for good: its key cannot be registered again.
+    /// Unregisters a node for good: its key cannot be registered again.
     pub async fn unregister_node(&self, node: u64) -> Result<(), Error> {
         let question = proto::UnregisterNodeRequest { node_id: node };
         self.flower::<proto::UnregisterNodeResponse>(UNREGISTER_NODE, &question).await.map(drop)
     }
 
-    /// Takes a run whose ServerApp is of this kind, to carry it out. Held for a while until there is one.
+    /// Takes a pending run with this kind of ServerApp. The SuperLink holds the call for a while.
     pub async fn acquire_task(&self, kind: &str) -> Result<Option<AcquiredTask>, Error> {
         let kinds = vec![kind.to_owned()];
         let question = proto::AcquireTaskRequest { supported_task_types: kinds, ..Default::default() };
@@ -128,7 +128,7 @@ impl SuperLink {
     }
 }
 
-/// A run that is ours to carry out.
+/// A run that this caller executes.
 #[derive(Debug, Clone)]
 pub struct AcquiredTask {
     pub run: u64,
@@ -136,7 +136,7 @@ pub struct AcquiredTask {
     pub token: Token,
 }
 
-/// The log of a run as it grows. It ends with the run; and now and then before, and is then asked for again.
+/// The log of a run as it grows. The stream ends with the run, or earlier, and is then requested again.
 pub struct LogStream {
     superlink: SuperLink,
     pieces: Pieces,
@@ -146,12 +146,12 @@ pub struct LogStream {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogPart {
     pub text: String,
-    /// Of its last line; what comes after it is asked for with this.
+    /// The position after the last line, for the next request.
     pub latest: f64,
 }
 
 impl LogStream {
-    /// The next piece; `None`: this was all.
+    /// The next part; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<LogPart>, Error> {
         let broken = |why| self.superlink.broken(STREAM_LOGS.name, why);
         let Some(piece) = self.pieces.next().await.map_err(broken)? else { return Ok(None) };

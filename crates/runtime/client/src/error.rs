@@ -1,4 +1,4 @@
-//! Why a call has no good answer. Each kind asks something else of the caller; what to type is not known here.
+//! Errors of a call, by what the caller can do about them. Knows no flags.
 
 use std::io;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use tokio_rustls::rustls::{self, CertificateError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the name {host} cannot be looked up")]
+    #[error("the name {host} cannot be resolved")]
     Lookup { host: String, source: io::Error },
 
     #[error("no connection to {endpoint}")]
     Connect { endpoint: String, source: io::Error },
 
-    /// It speaks TLS, and it is not the SuperLink that was meant.
+    /// It uses TLS, but is not the expected SuperLink.
     #[error("{endpoint} is not trusted: {why}")]
     Distrusted { endpoint: String, why: Distrust },
 
-    /// TLS was spoken, and what came back was none.
+    /// The answer to a TLS handshake was not TLS.
     #[error("{endpoint} does not answer with TLS")]
     NotTls { endpoint: String },
 
     #[error("TLS with {endpoint} failed")]
     Tls { endpoint: String, source: io::Error },
 
-    /// No TLS was spoken, and what came back was no HTTP. A server that expects TLS looks like this.
+    /// The answer without TLS was not HTTP, as from a server that expects TLS.
     #[error("{endpoint} does not answer with HTTP")]
     NotHttp { endpoint: String, source: hyper::Error },
 
@@ -34,7 +34,7 @@ pub enum Error {
     #[error("{endpoint} did not {step} within {} s", limit.as_secs_f64())]
     TooSlow { endpoint: String, step: &'static str, limit: Duration },
 
-    /// The SuperLink understood and said no; `detail` is its text.
+    /// The SuperLink refused the call; `detail` is its text.
     #[error("{endpoint} refused {call}: {detail}")]
     Refused { endpoint: String, call: &'static str, status: u16, detail: String },
 
@@ -72,18 +72,18 @@ impl Error {
         }
     }
 
-    /// Whatever answered does not know the call: it is no SuperLink of ours, or an older one.
+    /// The endpoint does not have the call: it is not our SuperLink, or an older one.
     pub fn is_unknown_call(&self) -> bool {
         matches!(self, Error::Refused { status: 404, .. } | Error::Unexpected { status: 404, .. })
     }
 }
 
 impl Distrust {
-    /// `name` is what the SuperLink was called by, `trusted` where the believed authorities come from.
+    /// `name` is the name that was called, `trusted` the origin of the trusted authorities.
     pub(crate) fn new(error: CertificateError, name: &str, trusted: &str) -> Distrust {
         use CertificateError as E;
         match error {
-            // An authority that was made anew keeps its name: then the signature does not fit, and that is all to see.
+            // A new authority with the same name: only the signature differs.
             E::UnknownIssuer | E::BadSignature => Distrust::UnknownAuthority { trusted: trusted.to_owned() },
             E::NotValidForNameContext { presented, .. } => {
                 Distrust::OtherName { name: name.to_owned(), covers: presented.iter().map(|it| plain(it)).collect() }
@@ -96,13 +96,13 @@ impl Distrust {
     }
 }
 
-/// `DnsName("link.example.org")` is how rustls tells a name; people read `link.example.org`.
+/// Extracts the name from the rustls notation `DnsName("link.example.org")`.
 fn plain(name: &str) -> String {
     let inside = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
     inside.trim_matches('"').to_owned()
 }
 
-/// What rustls found wrong, out of the error that its handshake ended with.
+/// The error of rustls behind the error of a handshake.
 pub(crate) fn tls_cause(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }

@@ -1,4 +1,4 @@
-//! One request and its answer, over a connection of its own. What they say is not known here.
+//! One request and its response, over a separate connection. Does not interpret them.
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -11,12 +11,12 @@ use tokio::task::JoinHandle;
 
 use crate::connect::{HTTP_1, Stream, connect};
 use crate::error::Error;
-use crate::{Patience, Target};
+use crate::{Target, Timeouts};
 
 /// A fleet of 100,000 nodes is listed in less.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// What is asked.
+/// A request.
 pub(crate) struct Inquiry<'a> {
     pub method: Method,
     pub path: &'a str,
@@ -25,7 +25,7 @@ pub(crate) struct Inquiry<'a> {
     /// That of the answer.
     pub accept: &'static str,
     pub body: Bytes,
-    /// The headers that prove who asks.
+    /// The headers that authenticate the caller.
     pub proof: &'a HeaderMap,
 }
 
@@ -39,10 +39,10 @@ impl<'a> Inquiry<'a> {
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/protobuf";
 
-/// What came back.
+/// A response.
 pub(crate) struct Answer {
     pub status: u16,
-    /// `None`: more than anybody asked for.
+    /// `None` if it was larger than the limit.
     pub body: Option<Bytes>,
 }
 
@@ -67,10 +67,10 @@ impl Drop for Coming {
     }
 }
 
-/// Connects, asks, reads the answer.
-pub(crate) async fn exchange(target: &Target, patience: &Patience, inquiry: Inquiry<'_>) -> Result<Answer, Error> {
-    let limit = patience.answer;
-    let stream = reach(target, patience, HTTP_1).await?;
+/// Connects, sends the request, reads the response.
+pub(crate) async fn exchange(target: &Target, timeouts: &Timeouts, inquiry: Inquiry<'_>) -> Result<Answer, Error> {
+    let limit = timeouts.answer;
+    let stream = reach(target, timeouts, HTTP_1).await?;
     let answering = async {
         let mut coming = ask(target, stream, request(target, inquiry)).await?;
         let body = read(&mut coming.body).await.map_err(|error| failed(target, error))?;
@@ -80,16 +80,16 @@ pub(crate) async fn exchange(target: &Target, patience: &Patience, inquiry: Inqu
     tokio::time::timeout(limit, answering).await.map_err(too_slow)?
 }
 
-/// How an answer that is read piece by piece begins.
+/// The head of a streamed response.
 pub(crate) enum Begun {
     Well(Coming),
     Otherwise(Answer),
 }
 
-/// The same, for an answer that is read piece by piece: the patience ends with its beginning.
-pub(crate) async fn begin(target: &Target, patience: &Patience, inquiry: Inquiry<'_>) -> Result<Begun, Error> {
-    let limit = patience.answer;
-    let stream = reach(target, patience, HTTP_1).await?;
+/// Like `exchange` for a streamed response: the timeout applies to its head only.
+pub(crate) async fn begin(target: &Target, timeouts: &Timeouts, inquiry: Inquiry<'_>) -> Result<Begun, Error> {
+    let limit = timeouts.answer;
+    let stream = reach(target, timeouts, HTTP_1).await?;
     let answering = async {
         let mut coming = ask(target, stream, request(target, inquiry)).await?;
         if coming.status == 200 {
@@ -103,8 +103,8 @@ pub(crate) async fn begin(target: &Target, patience: &Patience, inquiry: Inquiry
 }
 
 /// A connection on which this protocol will be spoken.
-pub(crate) async fn reach(target: &Target, patience: &Patience, protocol: &[u8]) -> Result<Box<dyn Stream>, Error> {
-    let limit = patience.connect;
+pub(crate) async fn reach(target: &Target, timeouts: &Timeouts, protocol: &[u8]) -> Result<Box<dyn Stream>, Error> {
+    let limit = timeouts.connect;
     let too_slow = |_| Error::TooSlow { endpoint: target.endpoint(), step: "accept a connection", limit };
     let connected = tokio::time::timeout(limit, connect(target, &[protocol])).await.map_err(too_slow)??;
     Ok(connected.stream)
@@ -124,7 +124,7 @@ fn request(target: &Target, inquiry: Inquiry<'_>) -> Request<Full<Bytes>> {
     request
 }
 
-/// Adds the headers that prove who asks. They are secrets, and not to be kept by what compresses headers.
+/// Adds the headers that authenticate the caller, marked as secrets for header compression.
 pub(crate) fn prove(headers: &mut HeaderMap, proof: &HeaderMap) {
     for (name, value) in proof {
         let mut value = value.clone();
@@ -146,7 +146,7 @@ async fn ask(target: &Target, stream: Box<dyn Stream>, request: Request<Full<Byt
     }
 }
 
-/// What a connection that went wrong means.
+/// Classifies the error of a connection.
 pub(crate) fn failed(target: &Target, source: hyper::Error) -> Error {
     match source.is_parse() {
         true => Error::NotHttp { endpoint: target.endpoint(), source },

@@ -1,18 +1,18 @@
-//! The Fleet API as a node calls it: typed calls, each made once, over gRPC or HTTP, whichever the SuperLink speaks. What to
-//! do after a failure is decided elsewhere; `retry` says when.
+//! The Fleet API for nodes: typed calls without retries, over gRPC or HTTP, whichever the SuperLink has. Callers decide what to
+//! do after a failure; `retry` computes when.
 //!
 //! ```text
-//! Fleet --Question--> line (one that works) --> grpc (one HTTP/2 connection) | http (a pool of connections)
-//!       <--Reply----- refusal (what a "no" means for the node), error
+//! Fleet --Question--> line (a working one) --> grpc (one HTTP/2 connection) | http (a pool of connections)
+//!       <--Reply----- refusal (its meaning for the node), error
 //! ```
 
 mod bandwidth;
 mod body;
+mod detect;
 pub(crate) mod error;
 mod grpc;
 mod http;
 pub(crate) mod line;
-mod overhear;
 mod proof;
 pub(crate) mod refusal;
 pub mod retry;
@@ -39,7 +39,7 @@ use crate::{Error, NodeKey, SuperLink, Target};
 
 /// Answers without content of objects; apps are the largest.
 const MESSAGE_BYTES: usize = 256 << 20;
-/// What official SuperLinks send at most.
+/// The maximum that official SuperLinks send.
 const OBJECT_BYTES: usize = i32::MAX as usize;
 /// The field `object_content` of a PushObject, as it is announced on the wire.
 const CONTENT_KEY: u8 = 0x22;
@@ -54,19 +54,19 @@ pub enum Transport {
 
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
-    /// `None`: found out, and found anew whenever the link was lost: the SuperLink may have been replaced by a newer one.
+    /// `None`: detected, and detected again after every reconnect, since the SuperLink may have been upgraded.
     pub transport: Option<Transport>,
-    /// A ping after so much silence, over gRPC; `None`: none. Official SuperLinks hang up on who pings every few seconds.
+    /// Ping interval of silent gRPC connections; `None`: no pings. Official SuperLinks close connections with frequent pings.
     pub keepalive_interval: Option<Duration>,
-    /// Without an answer to a ping for so long the connection is given up.
+    /// Timeout of a ping.
     pub keepalive_timeout: Duration,
-    /// Bytes of objects a second, each way; `None`: no limit.
+    /// Bytes of objects per second and direction; `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// For a connection, looking up the name, TLS and finding out the transport included.
+    /// Timeout of a connection, including name resolution, TLS and detection of the transport.
     pub connect_timeout: Duration,
-    /// The longest silence in a call.
+    /// Maximum silence within a call.
     pub answer_timeout: Duration,
-    /// The longest silence while a SuperLink holds a pull for messages. Ours does for up to 120 s.
+    /// Maximum silence while a SuperLink holds a pull. Ours holds for up to 120 s.
     pub hold_timeout: Duration,
 }
 
@@ -84,10 +84,10 @@ impl Default for FleetOptions {
     }
 }
 
-/// What became of a pull of an object.
+/// The result of pulling an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PulledObject {
-    /// Nobody announced it, or it is gone.
+    /// It was never announced, or was deleted.
     NotFound,
     /// It was announced, and is on its way to the SuperLink.
     NotHere,
@@ -110,10 +110,10 @@ struct Inner {
 /// A call as both transports make it.
 pub(crate) struct Question<'a> {
     pub rpc: &'static Rpc,
-    /// The message, or what is before the content of an object in it.
+    /// The message, or the part of it before the content of an object.
     head: Bytes,
     content: Bytes,
-    most_bytes: usize,
+    max_bytes: usize,
     sending: Option<&'a Arc<Throttle>>,
     receiving: Option<&'a Throttle>,
     pulse: Pulse,
@@ -125,19 +125,19 @@ impl Question<'_> {
             rpc,
             head: request.encode_to_vec().into(),
             content: Bytes::new(),
-            most_bytes: MESSAGE_BYTES,
+            max_bytes: MESSAGE_BYTES,
             sending: None,
             receiving: None,
             pulse: Pulse::new(),
         }
     }
 
-    /// Asks for an object.
+    /// The request for an object.
     pub fn for_object(rpc: &'static Rpc, request: &proto::PullObjectRequest) -> Question<'static> {
-        Question { most_bytes: OBJECT_BYTES, ..Question::new(rpc, request) }
+        Question { max_bytes: OBJECT_BYTES, ..Question::new(rpc, request) }
     }
 
-    /// Brings an object, whose content stands beside the request and not in it.
+    /// The request with an object, whose content follows the message.
     pub fn with_object(rpc: &'static Rpc, request: &proto::PushObjectRequest, content: Bytes) -> Question<'static> {
         Question { head: before_content(request, content.len()), content, ..Question::new(rpc, request) }
     }
@@ -147,11 +147,11 @@ impl Question<'_> {
     }
 
     fn intake(&self) -> Intake<'_> {
-        Intake { most_bytes: self.most_bytes, throttle: self.receiving, pulse: &self.pulse }
+        Intake { max_bytes: self.max_bytes, throttle: self.receiving, pulse: &self.pulse }
     }
 }
 
-/// What was answered.
+/// A response.
 pub(crate) enum Reply {
     Message(Bytes),
     Refused(Refusal),
@@ -171,13 +171,13 @@ impl Fleet {
         self.inner.lines.target.endpoint()
     }
 
-    /// The transport that was found last; `None`: there was no connection yet.
+    /// The transport of the last connection; `None` before the first.
     pub fn transport(&self) -> Option<Transport> {
         self.inner.lines.transport()
     }
 
-    /// Makes the key known. `None`: it is known already, and official SuperLinks do not say by which id; the activation
-    /// does. A key that was unregistered is answered like that too, and its activation refused: it never comes back.
+    /// Registers the key. `None`: it is registered already, and official SuperLinks do not return its id; the activation does.
+    /// Unregistered keys get the same answer, and are refused at the activation for good.
     pub async fn register_node(&self) -> Result<Option<NodeId>, FleetError> {
         let request = proto::RegisterNodeFleetRequest { public_key: self.inner.proof.public_key().into() };
         let question = Question::new(rpc::REGISTER_NODE, &request);
@@ -189,7 +189,7 @@ impl Fleet {
         Ok(Some(NodeId(response.node_id)))
     }
 
-    /// Begins to be present, as the node that is returned.
+    /// Activates the node, and returns its identity.
     pub async fn activate_node(&self, heartbeat_interval_s: f64) -> Result<NodeId, FleetError> {
         let public_key = self.inner.proof.public_key().into();
         let request = proto::ActivateNodeRequest { public_key, heartbeat_interval: heartbeat_interval_s };
@@ -197,10 +197,10 @@ impl Fleet {
         Ok(NodeId(response.node_id))
     }
 
-    /// Tells what Flower has no words for, in a call of ours: only a SuperLink of Trellis understands it.
-    pub async fn describe_node(&self, said: &DescribeNode) -> Result<(), Error> {
+    /// Reports data that Flower's messages do not have, in a call of ours that only SuperLinks of Trellis know.
+    pub async fn describe_node(&self, description: &DescribeNode) -> Result<(), Error> {
         let superlink = SuperLink::new(self.inner.lines.target.clone());
-        superlink.call_as_node(said, self.inner.proof.key()).await.map(drop)
+        superlink.call_as_node(description, self.inner.proof.key()).await.map(drop)
     }
 
     /// Which part of the data the node has, in a run: only a SuperLink of Trellis understands it.
@@ -214,20 +214,20 @@ impl Fleet {
         self.call::<proto::DeactivateNodeResponse>(rpc::DEACTIVATE_NODE, &request).await.map(drop)
     }
 
-    /// Ends the node for good: its key cannot come back.
+    /// Unregisters the node for good.
     pub async fn unregister_node(&self, node: NodeId) -> Result<(), FleetError> {
         let request = proto::UnregisterNodeFleetRequest { node_id: node.0 };
         self.call::<proto::UnregisterNodeFleetResponse>(rpc::UNREGISTER_NODE, &request).await.map(drop)
     }
 
-    /// `false`: it does not count, the node must activate itself again.
+    /// `false`: the node counts as offline and must activate itself again.
     pub async fn send_heartbeat(&self, node: NodeId, interval_s: f64) -> Result<bool, FleetError> {
         let request = proto::SendNodeHeartbeatRequest { node: Some(wire_node(node)), heartbeat_interval: interval_s };
         let response: proto::SendNodeHeartbeatResponse = self.call(rpc::SEND_NODE_HEARTBEAT, &request).await?;
         Ok(response.success)
     }
 
-    /// Asks for an instruction. Ours holds the answer until there is one, or for a while; official SuperLinks answer at once.
+    /// Pulls an instruction. Our SuperLink holds the call until there is one, or for a while; official ones answer at once.
     pub async fn pull_messages(&self, node: NodeId) -> Result<proto::PullMessagesResponse, FleetError> {
         let request = proto::PullMessagesRequest { node: Some(wire_node(node)), message_ids: Vec::new() };
         let question = Question::new(rpc::PULL_MESSAGES, &request);
@@ -235,7 +235,7 @@ impl Fleet {
         self.read(&question, reply)
     }
 
-    /// Announces a reply. The objects that are missing there stand in the answer.
+    /// Announces a reply. The answer lists the missing objects.
     pub async fn push_messages(
         &self,
         node: NodeId,
@@ -258,21 +258,21 @@ impl Fleet {
         response.run.ok_or_else(|| self.empty(rpc::GET_RUN))
     }
 
-    /// The app of a run. Whether its content fits its hash is for who installs it to check.
+    /// The app of a run. Callers verify its hash.
     pub async fn get_fab(&self, node: NodeId, run: RunId, hash: &str) -> Result<proto::Fab, FleetError> {
         let request = proto::GetFabRequest { node: Some(wire_node(node)), hash_str: hash.to_owned(), run_id: run.0 };
         let response: proto::GetFabResponse = self.call(rpc::GET_FAB, &request).await?;
         response.fab.ok_or_else(|| self.empty(rpc::GET_FAB))
     }
 
-    /// Fetches an object. One that arrives damaged is worth another try.
+    /// Pulls an object. Damaged content is a transient error.
     pub async fn pull_object(&self, node: NodeId, run: RunId, id: ObjectId) -> Result<PulledObject, FleetError> {
         let request =
             proto::PullObjectRequest { node: Some(wire_node(node)), run_id: run.0, object_id: id.to_string() };
         let receiving = self.inner.receiving.as_deref();
         let question = Question { receiving, ..Question::for_object(rpc::PULL_OBJECT, &request) };
         let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
-        // The content stays where it was read to.
+        // The content stays in the read buffer.
         let response: proto::PullObjectResponse = self.read(&question, reply)?;
         match response {
             proto::PullObjectResponse { object_found: false, .. } => Ok(PulledObject::NotFound),
@@ -281,7 +281,7 @@ impl Fleet {
                 Ok(PulledObject::Here(object_content))
             }
             _ => {
-                let why = format!("the object {id} arrived with other content than its name says");
+                let why = format!("the content of object {id} does not match its digest");
                 Err(FleetError::Unreachable { endpoint: self.endpoint(), call: rpc::PULL_OBJECT.name, why })
             }
         }
@@ -310,7 +310,7 @@ impl Fleet {
         Ok(response.stored)
     }
 
-    /// Tells that a message and all its objects are here.
+    /// Confirms a message and all its objects.
     pub async fn confirm(&self, node: NodeId, run: RunId, message_id: &str) -> Result<(), FleetError> {
         let request = proto::ConfirmMessageReceivedRequest {
             node: Some(wire_node(node)),
@@ -334,7 +334,7 @@ impl Fleet {
     async fn reply(&self, question: &Question<'_>, silence: Duration) -> Result<Reply, FleetError> {
         let proof = |transport| self.inner.proof.headers(transport);
         let reply = self.inner.lines.reply(question, silence, proof).await;
-        reply.map_err(|trouble| trouble.to_error(self.endpoint(), question.rpc.name))
+        reply.map_err(|failure| failure.to_error(self.endpoint(), question.rpc.name))
     }
 
     fn read<A: prost::Message + Default>(&self, question: &Question<'_>, reply: Reply) -> Result<A, FleetError> {
@@ -348,7 +348,7 @@ impl Fleet {
     }
 
     fn empty(&self, rpc: &Rpc) -> FleetError {
-        let why = "the answer has nothing in it".to_owned();
+        let why = "the answer is empty".to_owned();
         FleetError::Refused { endpoint: self.endpoint(), call: rpc.name, is_fault: true, why }
     }
 }

@@ -1,5 +1,5 @@
-//! One call of gRPC over a connection of its own, as people call a SuperLink before 1.37. What it says is not known here.
-//! Nodes make theirs over one connection: `fleet/grpc`.
+//! One gRPC call over a separate connection, as commands call a SuperLink before 1.37. Nodes share a connection:
+//! `fleet/grpc`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::Full;
@@ -13,7 +13,7 @@ use crate::connect::HTTP_2;
 use crate::error::Error;
 use crate::exchange::{Coming, failed, prove, reach};
 use crate::fleet::refusal::{Refusal, percent_decoded};
-use crate::{Patience, Security, Target};
+use crate::{Security, Target, Timeouts};
 
 const PREFIX_BYTES: usize = 5;
 
@@ -22,16 +22,16 @@ pub(crate) struct Strange {
     pub status: u16,
 }
 
-/// Connects, asks, and waits for the beginning of the answer.
+/// Connects, sends the request, and waits for the head of the response.
 pub(crate) async fn begin(
     target: &Target,
-    patience: &Patience,
+    timeouts: &Timeouts,
     path: &'static str,
     message: &[u8],
     proof: &HeaderMap,
 ) -> Result<Result<Coming, Strange>, Error> {
-    let limit = patience.answer;
-    let stream = reach(target, patience, HTTP_2).await?;
+    let limit = timeouts.answer;
+    let stream = reach(target, timeouts, HTTP_2).await?;
     let request = request(target, path, message, proof);
     let answering = async {
         let opened = http2::Builder::new(TokioExecutor::new()).timer(TokioTimer::new()).handshake(TokioIo::new(stream));
@@ -72,8 +72,7 @@ fn request(target: &Target, path: &'static str, message: &[u8], proof: &HeaderMa
     request
 }
 
-/// What the status among the headers says: all is well, or the status of HTTP that means the same, with the SuperLink's text.
-/// `None`: there is none.
+/// The status in the headers: OK, or the corresponding HTTP status with the SuperLink's text. `None` if there is no status.
 pub(crate) fn outcome(headers: &HeaderMap) -> Option<Result<(), (u16, String)>> {
     let status = headers.get("grpc-status")?;
     let code = status.to_str().ok().and_then(|code| code.parse().ok()).unwrap_or(u16::MAX);

@@ -1,9 +1,10 @@
-//! The side of those who call a SuperLink: people with a shell, nodes that want to join, nodes at work, and ServerApps. Our own
-//! calls are JSON over HTTP ([`trellis_wire::call`]), made one at a time; Flower's go over gRPC or HTTP: those of people in `control`, those of
-//! nodes in `fleet`, those of ServerApps in `app`. Connections are trusted or not made at all (`trust`).
+//! Calls to a SuperLink: of commands, of nodes that join, of nodes at work, and of ServerApps. Our own calls are JSON over HTTP
+//! ([`trellis_wire::call`]), one at a time. Flower's calls go over gRPC or HTTP: `control` has those of commands, `fleet` those of
+//! nodes, `app` those of ServerApps. Connections are authenticated by `trust`, or not made.
 //!
-//! Knows nothing of command lines, and nothing of what is inside a SuperLink.
+//! Knows no command lines, and nothing of the inside of a SuperLink.
 
+mod address;
 pub mod app;
 mod connect;
 mod control;
@@ -20,6 +21,7 @@ mod superlink;
 mod target;
 mod trust;
 
+pub use address::{Address, Host, parse_port};
 pub use connect::handshake;
 pub use control::{AcquiredTask, LogPart, LogStream};
 pub use error::{Distrust, Error};
@@ -27,6 +29,6 @@ pub use nearby::{NearbyNode, announced_node};
 pub use node_key::NodeKey;
 pub use rest::{Asking, Reply, Rest, Trickle};
 pub use signing_key::SigningKey;
-pub use superlink::{Patience, SuperLink};
+pub use superlink::{SuperLink, Timeouts};
 pub use target::{Security, Target};
 pub use trust::{Trust, TrustError};

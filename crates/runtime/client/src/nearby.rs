@@ -1,5 +1,5 @@
-//! A SuperNode of ours on this machine, asked through the socket in its state directory: plain HTTP, one question for each
-//! connection. Reads only what is told further, so that nodes of other versions are understood too.
+//! Queries a SuperNode of ours on this machine through the socket in its state directory: plain HTTP, one request per
+//! connection. Parses only the fields in use, so that nodes of other versions work, too.
 
 use std::io;
 use std::path::Path;
@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use trellis_files::socket::SocketPath;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// How a node is.
@@ -22,7 +23,7 @@ pub struct NearbyNode {
     pub busy: bool,
     pub draining: bool,
     pub version: Option<String>,
-    /// What the SuperLink calls it.
+    /// Its id at the SuperLink.
     pub node_id: Option<String>,
 }
 
@@ -52,7 +53,7 @@ struct Replies {
 }
 
 impl NearbyNode {
-    /// An error where it does not say.
+    /// An error if it has none.
     pub async fn ask(socket: &Path) -> io::Result<NearbyNode> {
         let body = exchange(socket, "GET", "/status", "").await?;
         let status: Status = serde_json::from_slice(&body).map_err(io::Error::other)?;
@@ -60,7 +61,7 @@ impl NearbyNode {
         Ok(NearbyNode {
             connected: status.link.state == "connected",
             since: status.link.since,
-            // One that drains may be given what it asked for before.
+            // A draining node may still get instructions that it requested before.
             busy: status.instructions_under_way > 0 || waiting > 0 || (status.draining && status.asking),
             draining: status.draining,
             version: status.version,
@@ -68,13 +69,13 @@ impl NearbyNode {
         })
     }
 
-    /// Tells it to take no new work, or to take work again.
+    /// Drains the node, or resumes.
     pub async fn drain(socket: &Path, drain: bool) -> io::Result<()> {
         exchange(socket, "POST", "/drain", &format!("{{\"drain\": {drain}}}")).await.map(drop)
     }
 }
 
-/// What the SuperLink called an official node last, by what the node writes. A line that is still being written says nothing.
+/// The last id of an official node, from its log. An incomplete line is ignored.
 pub fn announced_node(log: &str) -> Option<String> {
     const ANNOUNCEMENT: &str = "SuperNode ID: ";
     let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -92,17 +93,18 @@ async fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> io::Re
         format!("{method} {path} HTTP/1.1\r\nhost: supernode\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     let question = head + body;
     let exchange = async {
-        let mut stream = UnixStream::connect(socket).await?;
+        let address = SocketPath::of(socket)?;
+        let mut stream = UnixStream::connect(address.get()).await?;
         stream.write_all(question.as_bytes()).await?;
         let mut answer = Vec::new();
         stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;
         body_of(answer)
     };
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the node does not answer");
-    tokio::time::timeout(PATIENCE, exchange).await.map_err(late)?
+    tokio::time::timeout(TIMEOUT, exchange).await.map_err(late)?
 }
 
-/// The body of a good answer. The node says how long it is, and closes the connection after it.
+/// The body of a successful response, whose length the node states.
 fn body_of(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
     const END_OF_HEAD: &[u8] = b"\r\n\r\n";
     let strange = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("the node answers {what:?}"));

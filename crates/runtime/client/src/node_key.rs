@@ -1,5 +1,5 @@
-//! The key that a node is known by: made once on the node, kept in a file that only its owner reads, in the form that
-//! official SuperNodes take (`--auth-supernode-private-key`). Only its public half and signatures leave the machine.
+//! The key of a node: created on the node, in a file that only its owner reads, in the format of official SuperNodes
+//! (`--auth-supernode-private-key`). Only its public key and signatures leave the machine.
 
 mod curve;
 pub(crate) mod openssh;
@@ -21,8 +21,8 @@ use curve::Curve;
 pub use openssh::FormError;
 
 const LINE_CHARS: usize = 64;
-/// Keys are below 1 KiB; what is much larger is some other file.
-const LARGEST_FILE_BYTES: u64 = 64 << 10;
+/// Larger files are not keys.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// The group may read: that is how container platforms hand secrets to a user without root.
 const OPEN_TO_OTHERS: u32 = 0o027;
@@ -57,7 +57,7 @@ impl NodeKey {
         Ok(key.map(|(curve, pair)| NodeKey { path: path.to_owned(), curve, pair }))
     }
 
-    /// The key in a text that was kept elsewhere than in a file; `path` is what problems call it.
+    /// A key from another source than a file; `path` names it in errors.
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<NodeKey, NodeKeyError> {
         let form = |why| NodeKeyError::Form { path: path.to_owned(), why };
         let (curve, pair) = openssh::read(bytes).map_err(form)?;
@@ -78,14 +78,14 @@ impl NodeKey {
         Ok((curve, pair, file))
     }
 
-    /// Makes a new key (P-384) and writes it to a file that must not exist, with mode 0600.
+    /// Creates a key (P-384) and writes it to a file that must not exist, with mode 0600.
     pub fn generate(path: &Path, comment: &str) -> Result<NodeKey, NodeKeyError> {
         let (curve, pair, file) = NodeKey::drawn(comment)?;
         write_new(path, file.as_bytes(), 0o600)?;
         Ok(NodeKey { path: path.to_owned(), curve, pair })
     }
 
-    /// Puts the public half beside the private one, as `FILE.pub`, unless it is there. Returns where that is.
+    /// Writes the public key to `FILE.pub`, unless that exists. Returns its path.
     pub fn write_public(&self, comment: &str) -> Result<PathBuf, NodeKeyError> {
         let path = self.public_path();
         match fs::read_to_string(&path) {
@@ -115,9 +115,9 @@ impl NodeKey {
         [("flwr-public-key", key), ("flwr-signature", STANDARD.encode(signature)), ("flwr-timestamp", time)]
     }
 
-    /// ECDSA over SHA-256, whatever the curve, as Flower has it; the library offers that for checking only. What is signed
-    /// is the digest as a number, so a digest with zeros in front, in place of the longer one of the curve, yields exactly
-    /// the signature wanted.
+    /// ECDSA over SHA-256 for every curve, as in Flower; the library supports that for verification only. The signed value is the
+    /// digest as a number, so a digest with leading zeros, in place of the longer one of the curve, gives exactly the required
+    /// signature.
     fn sign(&self, message: &[u8]) -> Vec<u8> {
         let algorithm = self.curve.digest();
         let mut widened = vec![0; algorithm.output_len()];
@@ -155,11 +155,11 @@ pub(crate) fn read_file<T>(
         other => other.map_err(unreadable)?,
     };
     let form = |why| NodeKeyError::Form { path: path.to_owned(), why };
-    if metadata.is_file() && metadata.len() > LARGEST_FILE_BYTES {
+    if metadata.is_file() && metadata.len() > MAX_FILE_BYTES {
         return Err(form(FormError::NotOpenSsh));
     }
     let key = parse(&fs::read(path).map_err(unreadable)?).map_err(form)?;
-    // After the form: a public key that was given by mistake may be read by all.
+    // After parsing: a public key that was given by mistake may be world-readable.
     let mode = metadata.permissions().mode() & 0o777;
     if mode & OPEN_TO_OTHERS != 0 {
         return Err(NodeKeyError::Exposed { path: path.to_owned(), mode });
@@ -184,7 +184,7 @@ fn rand_u32() -> Option<u32> {
     Some(u32::from_be_bytes(bytes))
 }
 
-/// Whole or not at all, and never in place of something else.
+/// Writes atomically, and never replaces a file.
 fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), NodeKeyError> {
     trellis_files::create(path, content, mode)
         .map_err(|source| NodeKeyError::Unwritable { path: path.to_owned(), source })

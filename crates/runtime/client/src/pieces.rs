@@ -1,5 +1,4 @@
-//! An answer in pieces, each with its length before it: logs over HTTP, and everything over gRPC. What is in a piece is not
-//! known here.
+//! A response in length-prefixed pieces: logs over HTTP, and everything over gRPC. Does not interpret them.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -11,12 +10,12 @@ use crate::grpc;
 /// Far more than a SuperLink puts into one piece.
 const MAX_PIECE_BYTES: usize = 64 << 20;
 
-/// What stands before each piece.
+/// The prefix of each piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prefix {
     /// Its length.
     Length,
-    /// Whether it is compressed, and its length; the outcome is told at the end, or at once where there is no piece.
+    /// Compression flag and length; the status follows at the end, or at once if there is no piece.
     Grpc,
 }
 
@@ -24,7 +23,7 @@ pub(crate) enum Prefix {
 #[derive(Debug)]
 pub(crate) enum Broken {
     Connection(hyper::Error),
-    /// The SuperLink said no. The status is the one of HTTP that means the same.
+    /// The SuperLink refused. The status is the corresponding one of HTTP.
     Refused {
         status: u16,
         detail: String,
@@ -44,7 +43,7 @@ impl Pieces {
         Pieces { coming, prefix, read: BytesMut::new(), trailers: HeaderMap::new() }
     }
 
-    /// The next piece; `None`: this was all.
+    /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         loop {
             if let Some(piece) = self.piece()? {

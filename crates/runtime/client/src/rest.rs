@@ -1,4 +1,4 @@
-//! A server with a REST API to call: one question and its answer, whatever they say. Knows no route.
+//! Calls a REST API: one request and its response. Knows no route.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use hyper::{HeaderMap, Method};
 
 use crate::error::Error;
 use crate::exchange::{Answer, Begun, Coming, Inquiry, begin, exchange, failed};
-use crate::superlink::{Patience, bearer};
+use crate::superlink::{Timeouts, bearer};
 use crate::target::Target;
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone)]
 pub struct Asking<'a> {
     /// `GET`, `PUT`, `POST` or `DELETE`.
@@ -24,47 +24,47 @@ pub struct Asking<'a> {
     /// That of the answer.
     pub accept: &'static str,
     pub body: Bytes,
-    /// Further headers. Names are lower case; what cannot be the value of a header is left out.
+    /// Further headers, in lower case. Invalid values are left out.
     pub headers: &'a [(&'static str, String)],
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
-    /// `None`: more than anybody asked for.
+    /// `None` if it was larger than the limit.
     pub body: Option<Bytes>,
 }
 
 #[derive(Debug, Clone)]
 pub struct Rest {
     target: Target,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 impl Rest {
-    pub fn new(target: Target, patience: Patience) -> Rest {
-        Rest { target, patience }
+    pub fn new(target: Target, timeouts: Timeouts) -> Rest {
+        Rest { target, timeouts }
     }
 
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    pub fn patience(&self) -> &Patience {
-        &self.patience
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
     }
 
     pub async fn ask(&self, asking: &Asking<'_>) -> Result<Reply, Error> {
         let headers = self.headers(asking);
-        let Answer { status, body } = exchange(&self.target, &self.patience, inquiry(asking, &headers)).await?;
+        let Answer { status, body } = exchange(&self.target, &self.timeouts, inquiry(asking, &headers)).await?;
         Ok(Reply { status, body })
     }
 
     /// For an answer that does not end. `Err` within: it was another answer than 200.
     pub async fn listen(&self, asking: &Asking<'_>, silence: Duration) -> Result<Result<Trickle, Reply>, Error> {
         let headers = self.headers(asking);
-        match begin(&self.target, &self.patience, inquiry(asking, &headers)).await? {
+        match begin(&self.target, &self.timeouts, inquiry(asking, &headers)).await? {
             Begun::Well(coming) => Ok(Ok(Trickle { target: self.target.clone(), coming, silence })),
             Begun::Otherwise(Answer { status, body }) => Ok(Err(Reply { status, body })),
         }
@@ -84,16 +84,16 @@ fn inquiry<'a>(asking: &Asking<'a>, proof: &'a HeaderMap) -> Inquiry<'a> {
     Inquiry { method, path: asking.path, kind: asking.kind, accept: asking.accept, body: asking.body.clone(), proof }
 }
 
-/// An answer that comes piece by piece. Its connection ends with it.
+/// A streamed response. Its connection ends with it.
 pub struct Trickle {
     target: Target,
     coming: Coming,
-    /// A server that says nothing at all for so long is gone.
+    /// Maximum silence of the server.
     silence: Duration,
 }
 
 impl Trickle {
-    /// The next piece; `None`: the server ended it.
+    /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let too_slow =

@@ -25,7 +25,7 @@ impl SigningKey {
         Signature::new(&self.0, bundle, now)
     }
 
-    /// The public half, as `--trusted-entities` takes it, without a comment.
+    /// The public key as in the file of `--trusted-entities`, without a comment.
     pub fn openssh(&self) -> String {
         let blob = openssh::ed25519_blob(self.0.public_key().as_ref());
         format!("{} {}", openssh::ED25519_NAME, STANDARD.encode(blob))

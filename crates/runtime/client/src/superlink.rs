@@ -1,5 +1,5 @@
-//! A SuperLink to call: makes a typed call into a request, an answer into a value or a reason. The only retry is here:
-//! a SuperLink that says "not now" has done nothing, so the call may be repeated, whatever it is.
+//! A SuperLink to call: encodes calls, decodes responses and errors. The only retry is after "not now": the SuperLink has done
+//! nothing then, so every call may be repeated.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::{grpc, pieces};
 use trellis_wire::call::Call;
 use trellis_wire::token::Token;
 
-/// How much of a strange answer is worth telling.
+/// Characters of an unexpected response in an error.
 const QUOTED_CHARS: usize = 120;
 
-/// How long to wait for what.
+/// The timeouts of a call.
 #[derive(Debug, Clone)]
-pub struct Patience {
-    /// For a connection, TLS and looking up the name included.
+pub struct Timeouts {
+    /// For a connection, including TLS and name resolution.
     pub connect: Duration,
     /// For the answer, to its last byte.
     pub answer: Duration,
@@ -33,31 +33,31 @@ pub struct Patience {
     pub retries: Vec<Duration>,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
         let retries = [250, 500, 1000, 2000].map(Duration::from_millis).to_vec();
-        Patience { connect: Duration::from_secs(10), answer: Duration::from_secs(30), retries }
+        Timeouts { connect: Duration::from_secs(10), answer: Duration::from_secs(30), retries }
     }
 }
 
 #[derive(Debug, Clone)]
 pub struct SuperLink {
     target: Target,
-    patience: Patience,
+    timeouts: Timeouts,
     transport: Transport,
 }
 
 impl SuperLink {
     pub fn new(target: Target) -> SuperLink {
-        SuperLink { target, patience: Patience::default(), transport: Transport::Http }
+        SuperLink { target, timeouts: Timeouts::default(), transport: Transport::Http }
     }
 
-    pub fn with_patience(self, patience: Patience) -> SuperLink {
-        SuperLink { patience, ..self }
+    pub fn with_timeouts(self, timeouts: Timeouts) -> SuperLink {
+        SuperLink { timeouts, ..self }
     }
 
-    /// The transport of Flower's own calls; HTTP unless told otherwise. An official SuperLink before 1.37 has only gRPC for
-    /// them, and one since only HTTP. Our calls go over HTTP always.
+    /// The transport of Flower's calls; HTTP by default. Official SuperLinks before 1.37 have only gRPC for them, later ones only
+    /// HTTP. Our own calls always use HTTP.
     pub fn over(self, transport: Transport) -> SuperLink {
         SuperLink { transport, ..self }
     }
@@ -71,17 +71,17 @@ impl SuperLink {
         self.target.endpoint()
     }
 
-    /// Makes a call as the account whose token is known. A call that was answered "not now" is repeated a few times.
+    /// Makes a call with the token of the target. Repeats it a few times after "not now".
     pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer, Error> {
         self.prove(call, &self.as_account()).await
     }
 
-    /// The proof that the account calls whose token is known.
+    /// The authentication of the account.
     fn as_account(&self) -> HeaderMap {
         self.target.token.iter().map(bearer).collect()
     }
 
-    /// Makes a call of Flower's own, as that account.
+    /// Makes a call of Flower with the token of the target.
     pub(crate) async fn flower<A: prost::Message + Default>(
         &self,
         rpc: &'static Rpc,
@@ -92,13 +92,13 @@ impl SuperLink {
         match self.transport {
             Transport::Http => {
                 let inquiry = || Inquiry::post(rpc.http, PROTOBUF, body.clone(), &proof);
-                self.insist(|| self.once(rpc.name, &self.patience, inquiry(), decode)).await
+                self.insist(|| self.once(rpc.name, &self.timeouts, inquiry(), decode)).await
             }
             Transport::Grpc => self.insist(|| self.once_over_grpc(rpc, &body, &proof, decode)).await,
         }
     }
 
-    /// Begins a call of Flower's own whose answer is a stream.
+    /// Starts a call of Flower with a streamed response.
     pub(crate) async fn flower_stream(
         &self,
         rpc: &'static Rpc,
@@ -109,21 +109,21 @@ impl SuperLink {
             return self.ask_over_grpc(rpc, &body, &proof).await;
         }
         let inquiry = Inquiry::post(rpc.http, PROTOBUF, body, &proof);
-        match begin(&self.target, &self.patience, inquiry).await? {
+        match begin(&self.target, &self.timeouts, inquiry).await? {
             Begun::Well(coming) => Ok(Pieces::new(coming, Prefix::Length)),
             Begun::Otherwise(Answer { status, body }) => Err(self.refused(rpc.name, status, &body.unwrap_or_default())),
         }
     }
 
     async fn ask_over_grpc(&self, rpc: &'static Rpc, body: &[u8], proof: &HeaderMap) -> Result<Pieces, Error> {
-        match grpc::begin(&self.target, &self.patience, rpc.grpc, body, proof).await? {
+        match grpc::begin(&self.target, &self.timeouts, rpc.grpc, body, proof).await? {
             Ok(coming) => Ok(Pieces::new(coming, Prefix::Grpc)),
             Err(strange) => {
                 let unexpected = Error::Unexpected {
                     endpoint: self.endpoint(),
                     call: rpc.name,
                     status: strange.status,
-                    what: "it is no gRPC".to_owned(),
+                    what: "it is not gRPC".to_owned(),
                 };
                 Err(unexpected)
             }
@@ -137,7 +137,7 @@ impl SuperLink {
         proof: &HeaderMap,
         decode: impl Fn(&[u8]) -> Result<A, String>,
     ) -> Result<A, Error> {
-        let limit = self.patience.answer;
+        let limit = self.timeouts.answer;
         let answering = async {
             let mut pieces = self.ask_over_grpc(rpc, body, proof).await?;
             let piece = pieces.only().await.map_err(|why| self.broken(rpc.name, why))?;
@@ -147,7 +147,7 @@ impl SuperLink {
         tokio::time::timeout(limit, answering).await.map_err(too_slow)?
     }
 
-    /// What it means that an answer in pieces has no next one.
+    /// The error of a response in pieces without a next one.
     pub(crate) fn broken(&self, call: &'static str, why: pieces::Broken) -> Error {
         let endpoint = self.endpoint();
         match why {
@@ -157,7 +157,7 @@ impl SuperLink {
         }
     }
 
-    /// Makes a call as the node with this key, in the way in which nodes sign all their calls.
+    /// Makes a call as the node with this key, signed like all calls of nodes.
     pub async fn call_as_node<C: Call>(&self, call: &C, key: &NodeKey) -> Result<C::Answer, Error> {
         let signed = key.sign_now().into_iter().map(|(name, value)| {
             let value = HeaderValue::try_from(value).expect("base64 and times are printable");
@@ -166,7 +166,7 @@ impl SuperLink {
         self.prove(call, &signed.collect()).await
     }
 
-    /// Makes a call that these headers prove the right to.
+    /// Makes a call with these headers for authentication.
     pub(crate) async fn call_with<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
         self.prove(call, proof).await
     }
@@ -176,13 +176,13 @@ impl SuperLink {
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));
         let inquiry = || Inquiry::post(&path, JSON, body.clone(), proof);
         let decode = |body: &[u8]| serde_json::from_slice(body).map_err(|error| error.to_string());
-        let patience = Patience { answer: self.patience.answer + call.hold(), ..self.patience.clone() };
-        self.insist(|| self.once(C::NAME, &patience, inquiry(), decode)).await
+        let timeouts = Timeouts { answer: self.timeouts.answer + call.hold(), ..self.timeouts.clone() };
+        self.insist(|| self.once(C::NAME, &timeouts, inquiry(), decode)).await
     }
 
-    /// Repeats what was answered "not now".
+    /// Repeats the call after "not now".
     async fn insist<A, F: Future<Output = Result<A, Error>>>(&self, ask: impl Fn() -> F) -> Result<A, Error> {
-        for wait in &self.patience.retries {
+        for wait in &self.timeouts.retries {
             match ask().await {
                 Err(Error::Refused { status: 503, .. }) => tokio::time::sleep(*wait).await,
                 other => return other,
@@ -194,17 +194,17 @@ impl SuperLink {
     async fn once<A>(
         &self,
         call: &'static str,
-        patience: &Patience,
+        timeouts: &Timeouts,
         inquiry: Inquiry<'_>,
         decode: impl Fn(&[u8]) -> Result<A, String>,
     ) -> Result<A, Error> {
-        let Answer { status, body } = exchange(&self.target, patience, inquiry).await?;
+        let Answer { status, body } = exchange(&self.target, timeouts, inquiry).await?;
         let unexpected = |what: String| Error::Unexpected { endpoint: self.endpoint(), call, status, what };
         let Some(body) = body else { return Err(unexpected("it is too long".to_owned())) };
         if status == 200 { decode(&body).map_err(unexpected) } else { Err(self.refused(call, status, &body)) }
     }
 
-    /// What an answer means that is not the one that was hoped for.
+    /// The error of an unsuccessful response.
     pub(crate) fn refused(&self, call: &'static str, status: u16, body: &[u8]) -> Error {
         let endpoint = self.endpoint();
         match serde_json::from_slice::<Refusal>(body) {

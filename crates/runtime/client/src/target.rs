@@ -1,4 +1,4 @@
-//! Which SuperLink is called, how the way there is secured, and who calls. Nothing is looked up or opened here.
+//! The address of a SuperLink, the security of the connection, and the token of the caller.
 
 use std::net::Ipv6Addr;
 
@@ -13,13 +13,13 @@ pub struct Target {
     pub host: String,
     pub port: u16,
     pub security: Security,
-    /// Goes with every call, except where the call itself proves who calls.
+    /// Sent with every call that has no authentication of its own.
     pub token: Option<Token>,
 }
 
 #[derive(Debug, Clone)]
 pub enum Security {
-    /// Everybody on the way can read and change what is sent, the token too.
+    /// All machines on the path can read and change the traffic, including the token.
     Plaintext,
     Tls(Trust),
 }

@@ -1,4 +1,4 @@
-//! Whom a caller believes to be the SuperLink: the authorities of a PEM bundle, or those of the system.
+//! The trusted authorities of a caller: a PEM bundle, or those of the system.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 /// Authorities, ready to check a SuperLink's certificate.
 #[derive(Clone)]
 pub struct Trust {
-    /// Where they come from, in words.
+    /// Their origin, in words.
     origin: String,
     config: Arc<ClientConfig>,
     followed: Option<Arc<Followed>>,
@@ -22,7 +22,7 @@ pub struct Trust {
 /// A bundle that may be exchanged while it is in use, as in the rotation of an authority.
 struct Followed {
     path: PathBuf,
-    /// What is trusted now, and what the file looked like when that was read.
+    /// The trusted authorities, and the version of the file when it was read.
     kept: Mutex<(Option<Stamp>, Arc<ClientConfig>)>,
 }
 
@@ -51,8 +51,8 @@ fn because(why: &str) -> String {
 }
 
 impl Trust {
-    /// Trusts the authorities in a PEM file, and no others. The file is followed: each new connection is trusted by what is in
-    /// it then, or was in it when it could last be used.
+    /// Trusts only the authorities in a PEM file. Each new connection uses the current content of the file, or the last valid
+    /// one.
     pub fn bundle(path: &Path) -> Result<Trust, TrustError> {
         let seen = stamp(path);
         let trust = Trust::new(path.display().to_string(), Trust::roots(path)?);
@@ -73,7 +73,7 @@ impl Trust {
         Ok(roots)
     }
 
-    /// Trusts the authorities in a PEM text, and no others. `origin` is where it comes from, in words.
+    /// Trusts only the authorities in a PEM text. `origin` names its source.
     pub fn pem(origin: &str, text: &[u8]) -> Result<Trust, TrustError> {
         let place = PathBuf::from(origin);
         let mut roots = RootCertStore::empty();
@@ -88,7 +88,7 @@ impl Trust {
         Ok(Trust::new(origin.to_owned(), roots))
     }
 
-    /// Trusts whom the system trusts. The variables SSL_CERT_FILE and SSL_CERT_DIR are heeded.
+    /// Trusts the authorities of the system. Respects SSL_CERT_FILE and SSL_CERT_DIR.
     pub fn system() -> Result<Trust, TrustError> {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
@@ -101,7 +101,7 @@ impl Trust {
         Ok(Trust::new("the system".to_owned(), roots))
     }
 
-    /// Trusts nobody, and finds out that TLS is spoken all the same.
+    /// Trusts no authority; for the detection of TLS only.
     pub(crate) fn nobody() -> Trust {
         Trust::new("nobody".to_owned(), RootCertStore::empty())
     }
@@ -117,11 +117,11 @@ impl Trust {
 
     fn current(&self) -> Arc<ClientConfig> {
         let Some(followed) = &self.followed else { return Arc::clone(&self.config) };
-        let mut kept = followed.kept.lock().expect("nobody panics while holding it");
+        let mut kept = followed.kept.lock().expect("the lock is not poisoned");
         let found = stamp(&followed.path);
         if found.is_some() && found != kept.0 {
             kept.0 = found;
-            // What cannot be used is not trusted, and what was good stays so.
+            // An invalid file is ignored, and the last valid content stays trusted.
             if let Ok(roots) = Trust::roots(&followed.path) {
                 kept.1 = Trust::new(self.origin.clone(), roots).config;
             }
@@ -133,8 +133,7 @@ impl Trust {
         &self.origin
     }
 
-    /// For a connection on which one of these protocols is to be spoken, the best first. Sessions are resumed whatever is
-    /// offered.
+    /// For a connection with one of these protocols, in order of preference. Sessions are resumed in any case.
     pub(crate) fn config(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
         let mut config = ClientConfig::clone(&self.current());
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use trellis_client::fleet::Transport;
-use trellis_client::{Error, NodeKey, Patience, Security, SuperLink, Target};
+use trellis_client::{Error, NodeKey, Security, SuperLink, Target, Timeouts};
 use trellis_testing::ports::free_port;
 use trellis_wire::proto;
 
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const FAB: &[u8] = include_bytes!("../../node/testdata/tiny-1.25.fab");
 
-/// A SuperLink whose apps nobody starts. Ends with the test.
+/// A SuperLink that starts no apps. Ends with the test.
 struct Official {
     child: Child,
     control: u16,
@@ -31,7 +31,7 @@ impl Drop for Official {
 }
 
 impl Official {
-    /// `None`: that release is not here.
+    /// `None` if that release is not installed.
     fn start(minor: u16, home: &Path) -> Option<Official> {
         let cache = std::env::var_os("TRELLIS_TEST_CACHE").map(PathBuf::from);
         let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/trellis-test")))?;
@@ -61,15 +61,15 @@ impl Official {
     async fn ready(&mut self, transport: Transport) -> SuperLink {
         let security = Security::Plaintext;
         let target = Target { host: "127.0.0.1".to_owned(), port: self.control, security, token: None };
-        let patience = Patience { retries: Vec::new(), ..Patience::default() };
-        let superlink = SuperLink::new(target).with_patience(patience).over(transport);
+        let timeouts = Timeouts { retries: Vec::new(), ..Timeouts::default() };
+        let superlink = SuperLink::new(target).with_timeouts(timeouts).over(transport);
         let began = Instant::now();
         while let Err(error) = superlink.list_nodes().await {
-            let ended = self.child.try_wait().expect("it can be asked");
+            let ended = self.child.try_wait().expect("a child process");
             assert!(ended.is_none(), "the SuperLink ended: {ended:?}");
             assert!(error.may_pass() && began.elapsed() < STARTS_WITHIN, "{error}");
-            // The program of others: nobody tells when it serves.
-            tokio::time::sleep(LOOK).await;
+            // The official program does not announce that it serves.
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         superlink
     }

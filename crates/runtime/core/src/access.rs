@@ -1,7 +1,7 @@
-//! What is done with secrets: they are issued, shown, renewed, revoked, and let nodes join.
+//! Operations on secrets: issue, authenticate, refresh, revoke, and enrol nodes.
 //!
-//! Whoever shows a bad secret hears the same words, whatever is wrong with it; why, the refusal carries for the audit
-//! log ([`Rejected::of`]). Secrets themselves never come here, only their hashes.
+//! All invalid secrets get the same error text. The reason is the error's source, for the audit log ([`Rejected::of`]).
+//! The core sees only hashes of secrets.
 
 use crate::Seconds;
 use crate::account::{Account, NOBODY_ID, NOBODY_NAME, Permission, State as AccountState, named};
@@ -14,20 +14,19 @@ use crate::port::{Read, Tx};
 use crate::refusal::{Kind, Refusal};
 use crate::secret::{Event, Hash, Purpose, Secret, SecretId, State};
 
-/// The access that a login gives lasts this long, and is renewed by its refresh secret.
+/// Lifetime of the access secret of a login. The refresh secret renews it.
 pub const LOGIN_ACCESS_TTL_S: f64 = 3600.0;
-/// Who is away for longer than this logs in again.
+/// Lifetime of the refresh secret of a login. After that, the user logs in again.
 pub const LOGIN_REFRESH_TTL_S: f64 = 30.0 * 86_400.0;
-/// A join token lasts no longer than this.
 pub const MAX_JOIN_TTL_S: f64 = 30.0 * 86_400.0;
-/// A refresh secret works again for this long after its use: the answer may have been lost, and two commands of one
-/// user renew at the same time.
+/// A refresh secret stays valid for this long after its use: the answer may have been lost, and two commands of one
+/// user may refresh at the same time.
 const REFRESH_GRACE_S: f64 = 60.0;
-/// Secrets that are over are listed for this long; then only the audit log knows of them.
-pub(crate) const REMEMBERED_S: f64 = 7.0 * 86_400.0;
+/// Retention of ended secrets in the list. The audit log keeps them longer.
+pub(crate) const RETENTION_S: f64 = 7.0 * 86_400.0;
 const MAX_LABEL_CHARS: usize = 64;
 
-/// What is wrong with a secret that was shown.
+/// Why a secret is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Rejected {
     #[error("unknown secret")]
@@ -45,7 +44,7 @@ pub enum Rejected {
 }
 
 impl Rejected {
-    /// Why a secret was refused, if that is what `refusal` is about.
+    /// Returns why a secret was not accepted, if `refusal` is about a secret.
     pub fn of(refusal: &Refusal) -> Option<Rejected> {
         refusal.source.as_ref()?.downcast_ref().copied()
     }
@@ -61,17 +60,17 @@ impl Rejected {
     }
 }
 
-/// A secret that is to be issued.
+/// A secret to issue.
 #[derive(Debug, Clone)]
 pub struct NewSecret {
     pub hash: Hash,
-    /// What its owner calls it; may be empty.
+    /// A label chosen by the user; may be empty.
     pub label: String,
-    /// `None`: it lasts until it is revoked.
+    /// `None`: valid until it is revoked.
     pub ttl_s: Option<f64>,
 }
 
-/// Issues a secret that speaks for the account called `account`.
+/// Issues an access secret for the account named `account`.
 pub fn issue_access(
     tx: &mut dyn Tx,
     account: &str,
@@ -97,7 +96,7 @@ pub fn issue_join(tx: &mut dyn Tx, issuer: &str, new: &NewSecret, now: Seconds) 
     issue(tx, &secret, &name, "a new node", now)
 }
 
-/// The name of the account with this id, while it may issue join tokens.
+/// Returns the name of the account with this id if it may issue join tokens.
 fn name_of_issuer(read: &(impl Read + ?Sized), id: &str) -> Result<Option<String>, Refusal> {
     Ok(match read.account(id)? {
         Some(account) => account.may(Permission::Administer).then_some(account.name),
@@ -106,29 +105,29 @@ fn name_of_issuer(read: &(impl Read + ?Sized), id: &str) -> Result<Option<String
 }
 
 fn check_new(new: &NewSecret, max_ttl_s: Option<f64>) -> Result<(), Refusal> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     if new.label.chars().count() > MAX_LABEL_CHARS {
-        faults.push(format!("its label has more than {MAX_LABEL_CHARS} characters"));
+        errors.push(format!("its label has more than {MAX_LABEL_CHARS} characters"));
     }
     match (new.ttl_s, max_ttl_s) {
-        (Some(ttl_s), _) if !(ttl_s > 0.0 && ttl_s.is_finite()) => faults.push("its lifetime is not positive".into()),
-        (Some(ttl_s), Some(max_s)) if ttl_s > max_s => faults.push(format!("it would last more than {max_s} s")),
-        (None, Some(_)) => faults.push("it has no end".into()),
+        (Some(ttl_s), _) if !(ttl_s > 0.0 && ttl_s.is_finite()) => errors.push("its lifetime is not positive".into()),
+        (Some(ttl_s), Some(max_s)) if ttl_s > max_s => errors.push(format!("it would last more than {max_s} s")),
+        (None, Some(_)) => errors.push("it has no end".into()),
         _ => {}
     }
-    if faults.is_empty() {
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(Refusal::new(Kind::Invalid, format!("This secret cannot be issued: {}.", faults.join("; "))))
+    Err(Refusal::new(Kind::Invalid, format!("This secret cannot be issued: {}.", errors.join("; "))))
 }
 
-fn issue(tx: &mut dyn Tx, secret: &Secret, by: &str, whom: &str, now: Seconds) -> Result<SecretId, Refusal> {
+fn issue(tx: &mut dyn Tx, secret: &Secret, by: &str, subject: &str, now: Seconds) -> Result<SecretId, Refusal> {
     insert(tx, secret)?;
-    audit::note(tx, audit::Event::SecretIssued, by, whom, &secret.to_string(), now)?;
+    audit::record(tx, audit::Event::SecretIssued, by, subject, &secret.to_string(), now)?;
     Ok(secret.id())
 }
 
-/// Keeps a new secret, whose public id must be its own.
+/// Stores a new secret. Fails if its public id is in use.
 fn insert(tx: &mut dyn Tx, secret: &Secret) -> Result<(), Refusal> {
     if tx.secret_by_id(secret.id())?.is_some() {
         return Err(Refusal::new(Kind::Transient, "secret taken, try again"));
@@ -136,16 +135,16 @@ fn insert(tx: &mut dyn Tx, secret: &Secret) -> Result<(), Refusal> {
     tx.put_secret(secret)
 }
 
-/// Who shows the secret behind `hash`.
+/// Returns the account of the access secret behind `hash`.
 pub fn authenticate(read: &(impl Read + ?Sized), hash: &Hash, now: Seconds) -> Result<Account, Refusal> {
     let reject = |why: Rejected| why.refusal(Purpose::Access);
-    let secret = shown(read, hash, Purpose::Access)?;
-    fresh(&secret, now).map_err(reject)?;
+    let secret = find_secret(read, hash, Purpose::Access)?;
+    check_fresh(&secret, now).map_err(reject)?;
     owner(read, &secret)?.ok_or_else(|| reject(Rejected::Disabled))
 }
 
-/// The secret behind `hash`, if it is for this purpose.
-fn shown(read: &(impl Read + ?Sized), hash: &Hash, purpose: Purpose) -> Result<Secret, Refusal> {
+/// Returns the secret behind `hash` if it has this purpose.
+fn find_secret(read: &(impl Read + ?Sized), hash: &Hash, purpose: Purpose) -> Result<Secret, Refusal> {
     match read.secret(hash)? {
         Some(secret) if secret.purpose == purpose => Ok(secret),
         Some(_) => Err(Rejected::WrongPurpose.refusal(purpose)),
@@ -153,7 +152,7 @@ fn shown(read: &(impl Read + ?Sized), hash: &Hash, purpose: Purpose) -> Result<S
     }
 }
 
-fn fresh(secret: &Secret, now: Seconds) -> Result<(), Rejected> {
+fn check_fresh(secret: &Secret, now: Seconds) -> Result<(), Rejected> {
     match secret.state() {
         State::Revoked { .. } => Err(Rejected::Revoked),
         State::Used { .. } => Err(Rejected::Used),
@@ -162,24 +161,24 @@ fn fresh(secret: &Secret, now: Seconds) -> Result<(), Rejected> {
     }
 }
 
-/// The account that the secret speaks for, while it is active.
+/// Returns the account of the secret if it is active.
 fn owner(read: &(impl Read + ?Sized), secret: &Secret) -> Result<Option<Account>, Refusal> {
     Ok(read.account(&secret.account)?.filter(|account| account.state() == AccountState::Active))
 }
 
-/// The secrets of a login, as hashes.
+/// The secrets of a login as hashes.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
     pub access: Hash,
     pub refresh: Hash,
 }
 
-/// A user has logged in: gives the account with this id a pair of secrets.
+/// Gives the account with this id a pair of secrets after a login.
 pub fn login(tx: &mut dyn Tx, account: &str, pair: &Pair, now: Seconds) -> Result<Account, Refusal> {
     let active = tx.account(account)?.filter(|account| account.state() == AccountState::Active);
     let account = active.ok_or_else(|| Rejected::Disabled.refusal(Purpose::Access))?;
     let refresh = insert_pair(tx, &account, pair, now)?;
-    audit::note(tx, audit::Event::Login, &account.name, &account.name, &refresh.to_string(), now)?;
+    audit::record(tx, audit::Event::Login, &account.name, &account.name, &refresh.to_string(), now)?;
     Ok(account)
 }
 
@@ -191,13 +190,13 @@ fn insert_pair(tx: &mut dyn Tx, account: &Account, pair: &Pair, now: Seconds) ->
     Ok(refresh)
 }
 
-/// Gives a new pair for a refresh secret, which is used up by it.
+/// Exchanges a refresh secret for a new pair.
 pub fn refresh(tx: &mut dyn Tx, hash: &Hash, pair: &Pair, now: Seconds) -> Result<Account, Refusal> {
     let reject = |why: Rejected| why.refusal(Purpose::Refresh);
-    let mut secret = shown(tx, hash, Purpose::Refresh)?;
+    let mut secret = find_secret(tx, hash, Purpose::Refresh)?;
     let was_just_used = matches!(secret.state(), State::Used { at, .. } if now < at + REFRESH_GRACE_S);
     if !was_just_used {
-        fresh(&secret, now).map_err(reject)?;
+        check_fresh(&secret, now).map_err(reject)?;
     }
     let account = owner(tx, &secret)?.ok_or_else(|| reject(Rejected::Disabled))?;
     if secret.apply(Event::Use { node: None }, now).is_ok() {
@@ -205,11 +204,11 @@ pub fn refresh(tx: &mut dyn Tx, hash: &Hash, pair: &Pair, now: Seconds) -> Resul
     }
     let renewed = insert_pair(tx, &account, pair, now)?;
     let detail = format!("{} gives {}", secret.id(), renewed.id());
-    audit::note(tx, audit::Event::SecretUsed, &account.name, &account.name, &detail, now)?;
+    audit::record(tx, audit::Event::SecretUsed, &account.name, &account.name, &detail, now)?;
     Ok(account)
 }
 
-/// Voids a secret. Asked again, nothing changes.
+/// Revokes a secret. Idempotent.
 pub fn revoke(tx: &mut dyn Tx, id: SecretId, by: &str, now: Seconds) -> Result<(), Refusal> {
     let Some(mut secret) = tx.secret_by_id(id)? else {
         return Err(Refusal::new(Kind::NotFound, format!("There is no secret with ID {id}.")));
@@ -219,17 +218,17 @@ pub fn revoke(tx: &mut dyn Tx, id: SecretId, by: &str, now: Seconds) -> Result<(
         .map_err(|why| Refusal::new(Kind::Precondition, format!("Secret {id} cannot be revoked: {why}.")))?;
     if changed {
         tx.put_secret(&secret)?;
-        let whom = tx.account(&secret.account)?.map_or_else(|| secret.account.clone(), |account| account.name);
-        audit::note(tx, audit::Event::SecretRevoked, by, &whom, &secret.to_string(), now)?;
+        let subject = tx.account(&secret.account)?.map_or_else(|| secret.account.clone(), |account| account.name);
+        audit::record(tx, audit::Event::SecretRevoked, by, &subject, &secret.to_string(), now)?;
     }
     Ok(())
 }
 
-/// Lets a node join with a join token: registers its key, for whoever issued the token. The caller has proved that the
-/// key is its own. Asking again with the same key and token gives the same node: the first answer may have been lost.
+/// Registers the key of a node with a join token. The caller has verified that the node owns the key. Idempotent for
+/// the same key and token: the first answer may have been lost.
 pub fn enrol(tx: &mut dyn Tx, hash: &Hash, id: NodeId, new: &NewNode, now: Seconds) -> Result<NodeId, Refusal> {
     let reject = |why: Rejected| why.refusal(Purpose::Join);
-    let mut secret = shown(tx, hash, Purpose::Join)?;
+    let mut secret = find_secret(tx, hash, Purpose::Join)?;
     let known = tx.node_by_key(&new.key)?;
     if let (State::Used { node: Some(joined), .. }, Some(known)) = (secret.state(), &known)
         && known.id == joined
@@ -237,11 +236,11 @@ pub fn enrol(tx: &mut dyn Tx, hash: &Hash, id: NodeId, new: &NewNode, now: Secon
     {
         return Ok(joined);
     }
-    fresh(&secret, now).map_err(reject)?;
+    check_fresh(&secret, now).map_err(reject)?;
     let issuer = name_of_issuer(tx, &secret.account)?.ok_or_else(|| reject(Rejected::Disabled))?;
     match known {
         Some(known) if known.state() == node::State::Unregistered => Err(Refusal::new(Kind::Precondition, KEY_IN_USE)),
-        // It is a member already and needs no token; another node may use it.
+        // A registered node needs no token; the token stays valid for another node.
         Some(known) => Ok(known.id),
         None => {
             control::insert_node(tx, id, (&secret.account, &issuer), new, now)?;
@@ -251,7 +250,7 @@ pub fn enrol(tx: &mut dyn Tx, hash: &Hash, id: NodeId, new: &NewNode, now: Secon
             tx.put_secret(&secret)?;
             let detail = [secret.to_string(), new.to_string()].join(" ");
             let event = audit::Event::NodeRegisteredByToken;
-            audit::note(tx, event, &issuer, &audit::node(id), detail.trim_end(), now)?;
+            audit::record(tx, event, &issuer, &audit::node(id), detail.trim_end(), now)?;
             Ok(id)
         }
     }

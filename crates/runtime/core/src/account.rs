@@ -1,5 +1,5 @@
-//! Accounts: who may ask the SuperLink for what. What an account proves itself with is [`crate::secret`]'s business, and
-//! how it does so [`crate::access`]'s.
+//! Accounts: their roles, permissions and states. [`crate::secret`] defines their secrets, [`crate::access`] checks
+//! them.
 
 use crate::Seconds;
 use crate::audit;
@@ -7,7 +7,7 @@ use crate::port::{Read, Tx};
 use crate::refusal::{Kind, Refusal};
 use crate::secret;
 
-/// The account of a SuperLink that asks nobody who they are, as Flower names it. It is in no table.
+/// The account of a SuperLink without accounts, as Flower names it. It has no row.
 pub const NOBODY_ID: &str = "<id:none>";
 pub const NOBODY_NAME: &str = "<name:none>";
 
@@ -20,14 +20,14 @@ pub enum Role {
     Admin,
 }
 
-/// What a call needs.
+/// The permission that a call needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Permission {
-    /// See runs, logs, nodes.
+    /// See runs, logs and nodes.
     View,
     /// Start and stop runs.
     Run,
-    /// Nodes, accounts, secrets.
+    /// Manage nodes, accounts and secrets.
     Administer,
 }
 
@@ -46,7 +46,7 @@ impl Role {
         Role::ALL.into_iter().find(|role| role.name() == name)
     }
 
-    /// The one table of who may do what.
+    /// The table of permissions per role.
     pub fn may(self, permission: Permission) -> bool {
         match self {
             Role::Viewer => matches!(permission, Permission::View),
@@ -59,8 +59,8 @@ impl Role {
 impl Permission {
     pub const ALL: [Permission; 3] = [Permission::View, Permission::Run, Permission::Administer];
 
-    /// The least role that has it.
-    fn least_role(self) -> Role {
+    /// Returns the lowest role with this permission.
+    fn min_role(self) -> Role {
         Role::ALL.into_iter().find(|role| role.may(self)).unwrap_or(Role::Admin)
     }
 }
@@ -68,7 +68,7 @@ impl Permission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     Active,
-    /// It exists, so that its name and what it did stay its own; it may do nothing.
+    /// Has no permissions. The account is kept, so that its name and id are not used again.
     Disabled,
 }
 
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// The step `event` makes. Every event is possible in every state: what is so already stays so.
+/// Returns the next state and role. Every event is legal in every state.
 pub fn next(state: State, role: Role, event: Event) -> (State, Role) {
     match event {
         Event::Disable => (State::Disabled, role),
@@ -99,12 +99,12 @@ pub fn next(state: State, role: Role, event: Event) -> (State, Role) {
     }
 }
 
-/// An account as it is kept.
+/// A stored account.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
-    /// Given once, never used again; nodes and runs name their owner by it.
+    /// Unique for ever: nodes and runs refer to their owner by this id.
     pub id: String,
-    /// What people call it; unique.
+    /// Unique name.
     pub name: String,
     pub created_at: Seconds,
     role: Role,
@@ -116,7 +116,7 @@ impl Account {
         Account { id: id.to_owned(), name: name.to_owned(), created_at: now, role, state: State::Active }
     }
 
-    /// Puts a kept account back into memory. For stores.
+    /// Restores a stored account. For stores.
     pub fn restore(self, state: State) -> Account {
         Account { state, ..self }
     }
@@ -133,17 +133,18 @@ impl Account {
         self.state == State::Active && self.role.may(permission)
     }
 
-    /// Refuses what the account may not do.
+    /// Fails if the account lacks the permission.
     pub fn needs(&self, permission: Permission) -> Result<(), Refusal> {
         if self.may(permission) {
             return Ok(());
         }
-        let (name, role, least) = (&self.name, self.role.name(), permission.least_role().name());
-        let text = format!("Account '{name}' has the role {role}; this needs the role {least}. Ask an administrator.");
+        let (name, role, required) = (&self.name, self.role.name(), permission.min_role().name());
+        let text =
+            format!("Account '{name}' has the role {role}; this needs the role {required}. Ask an administrator.");
         Err(Refusal::new(Kind::Denied, text))
     }
 
-    /// Steps the machine; says whether anything changed by it.
+    /// Applies an event. Returns whether the account changed.
     pub fn apply(&mut self, event: Event) -> bool {
         let before = (self.state, self.role);
         (self.state, self.role) = next(self.state, self.role, event);
@@ -151,28 +152,28 @@ impl Account {
     }
 }
 
-/// Makes an account. `by` is who does so, for the audit log.
+/// Creates an account. `by` is the acting account, for the audit log.
 pub fn create(tx: &mut dyn Tx, id: &str, name: &str, role: Role, by: &str, now: Seconds) -> Result<Account, Refusal> {
-    let mut faults = name_faults(name);
+    let mut errors = name_errors(name);
     let taken = tx.account_by_name(name)?.is_some();
     if taken {
-        faults.push("it is taken");
+        errors.push("it is taken");
     }
-    if !faults.is_empty() {
+    if !errors.is_empty() {
         let kind = if taken { Kind::Precondition } else { Kind::Invalid };
-        return Err(Refusal::new(kind, format!("Account name '{name:.100}' cannot be used: {}.", faults.join("; "))));
+        return Err(Refusal::new(kind, format!("Account name '{name:.100}' cannot be used: {}.", errors.join("; "))));
     }
     if tx.account(id)?.is_some() {
         return Err(Refusal::new(Kind::Transient, "account ID taken, try again"));
     }
     let account = Account::new(id, name, role, now);
     tx.put_account(&account)?;
-    audit::note(tx, audit::Event::AccountCreated, by, name, role.name(), now)?;
+    audit::record(tx, audit::Event::AccountCreated, by, name, role.name(), now)?;
     Ok(account)
 }
 
-/// Everything that is wrong with a name; empty when nothing is.
-fn name_faults(name: &str) -> Vec<&'static str> {
+/// Returns all errors of a name.
+fn name_errors(name: &str) -> Vec<&'static str> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.@".contains(c);
     let checks = [
         (name.is_empty(), "it is empty"),
@@ -183,27 +184,26 @@ fn name_faults(name: &str) -> Vec<&'static str> {
     checks.into_iter().filter_map(|(wrong, what)| wrong.then_some(what)).collect()
 }
 
-/// Gives the account another role, at once. Asked again, nothing changes.
+/// Changes the role of an account. Idempotent.
 pub fn set_role(tx: &mut dyn Tx, name: &str, role: Role, by: &str, now: Seconds) -> Result<(), Refusal> {
     let mut account = named(tx, name)?;
     let before = account.role;
     if account.apply(Event::SetRole(role)) {
-        keep_an_admin(tx, &account)?;
+        check_admin_remains(tx, &account)?;
         tx.put_account(&account)?;
         let detail = format!("{} to {}", before.name(), role.name());
-        audit::note(tx, audit::Event::AccountRoleChanged, by, name, &detail, now)?;
+        audit::record(tx, audit::Event::AccountRoleChanged, by, name, &detail, now)?;
     }
     Ok(())
 }
 
-/// Takes everything from the account at once: it may do nothing, and all its secrets are void, also when it is enabled
-/// again. Asked again, nothing changes.
+/// Disables the account and revokes all its secrets for good. Idempotent.
 pub fn disable(tx: &mut dyn Tx, name: &str, by: &str, now: Seconds) -> Result<(), Refusal> {
     let mut account = named(tx, name)?;
     if !account.apply(Event::Disable) {
         return Ok(());
     }
-    keep_an_admin(tx, &account)?;
+    check_admin_remains(tx, &account)?;
     tx.put_account(&account)?;
     let mut revoked = 0;
     for mut secret in tx.secrets_of(&account.id)? {
@@ -212,21 +212,21 @@ pub fn disable(tx: &mut dyn Tx, name: &str, by: &str, now: Seconds) -> Result<()
             revoked += 1;
         }
     }
-    audit::note(tx, audit::Event::AccountDisabled, by, name, &format!("{revoked} secrets revoked"), now)
+    audit::record(tx, audit::Event::AccountDisabled, by, name, &format!("{revoked} secrets revoked"), now)
 }
 
-/// Lets the account act again. It needs new secrets.
+/// Enables the account again. It needs new secrets.
 pub fn enable(tx: &mut dyn Tx, name: &str, by: &str, now: Seconds) -> Result<(), Refusal> {
     let mut account = named(tx, name)?;
     if account.apply(Event::Enable) {
         tx.put_account(&account)?;
-        audit::note(tx, audit::Event::AccountEnabled, by, name, account.role.name(), now)?;
+        audit::record(tx, audit::Event::AccountEnabled, by, name, account.role.name(), now)?;
     }
     Ok(())
 }
 
-/// Refuses a change of `changed` after which nobody could administer.
-fn keep_an_admin(tx: &mut dyn Tx, changed: &Account) -> Result<(), Refusal> {
+/// Refuses a change of `changed` that would leave no active admin.
+fn check_admin_remains(tx: &mut dyn Tx, changed: &Account) -> Result<(), Refusal> {
     let administers = |account: &Account| account.may(Permission::Administer);
     let others = tx.accounts()?;
     let mut others = others.iter().filter(|account| account.id != changed.id);
@@ -248,17 +248,17 @@ mod tests {
 
     /// Every role, every permission.
     #[test]
-    fn who_may_do_what() {
+    fn table_of_permissions() {
         let table = [
             (Role::Viewer, [true, false, false]),
             (Role::Runner, [true, true, false]),
             (Role::Admin, [true, true, true]),
         ];
         for (role, row) in table {
-            for (permission, want) in Permission::ALL.into_iter().zip(row) {
-                assert_eq!(role.may(permission), want, "{role:?} {permission:?}");
+            for (permission, expected) in Permission::ALL.into_iter().zip(row) {
+                assert_eq!(role.may(permission), expected, "{role:?} {permission:?}");
                 let mut account = Account::new("1", "name", role, 0.0);
-                assert_eq!((account.may(permission), account.needs(permission).is_ok()), (want, want));
+                assert_eq!((account.may(permission), account.needs(permission).is_ok()), (expected, expected));
                 account.apply(Event::Disable);
                 assert!(!account.may(permission), "a disabled account may do nothing");
             }
@@ -281,24 +281,24 @@ mod tests {
             ((Disabled, admin), [(Disabled, admin), (Active, admin), (Disabled, runner), (Disabled, admin)]),
         ];
         for ((state, role), row) in rows {
-            for (event, want) in events.into_iter().zip(row) {
+            for (event, expected) in events.into_iter().zip(row) {
                 let mut account = Account::new("1", "name", role, 0.0).restore(state);
                 let changed = account.apply(event);
-                assert_eq!((account.state(), account.role()), want, "{state:?} + {event:?}");
-                assert_eq!(changed, want != (state, role), "{state:?} + {event:?}");
+                assert_eq!((account.state(), account.role()), expected, "{state:?} + {event:?}");
+                assert_eq!(changed, expected != (state, role), "{state:?} + {event:?}");
             }
         }
     }
 
     #[test]
-    fn names_are_told_all_their_faults() {
-        for sound in ["ann", "a", "0", "ci-bot_2.x", "ann@example.org", &"x".repeat(MAX_NAME_CHARS)] {
-            assert_eq!(name_faults(sound), [""; 0], "{sound}");
+    fn all_errors_of_a_name_are_reported() {
+        for valid in ["ann", "a", "0", "ci-bot_2.x", "ann@example.org", &"x".repeat(MAX_NAME_CHARS)] {
+            assert_eq!(name_errors(valid), [""; 0], "{valid}");
         }
         for bad in ["", "Ann", "a b", "ünïcödé", "-a", ".a", "a\n", &"x".repeat(MAX_NAME_CHARS + 1)] {
-            assert_eq!(name_faults(bad).len(), 1, "{bad}");
+            assert_eq!(name_errors(bad).len(), 1, "{bad}");
         }
-        assert_eq!(name_faults(&format!("@{}", "X".repeat(MAX_NAME_CHARS))).len(), 3);
-        assert!(!name_faults(NOBODY_NAME).is_empty(), "nobody can be called so");
+        assert_eq!(name_errors(&format!("@{}", "X".repeat(MAX_NAME_CHARS))).len(), 3);
+        assert!(!name_errors(NOBODY_NAME).is_empty(), "the name of the built-in account is reserved");
     }
 }

@@ -1,4 +1,4 @@
-//! What a ServerApp and whoever starts it do: claim a run, take its inputs, send instructions, collect replies, finish.
+//! Transactions of a ServerApp and its launcher: claim a run, pull inputs, push instructions, collect replies, finish.
 
 use std::collections::HashSet;
 
@@ -15,14 +15,14 @@ use crate::refusal::{Kind, Refusal};
 use crate::run::{self, MAX_LAUNCHES, MAX_RESTARTS, Outcome, Run, ServerApp};
 use crate::token::{self, Token};
 
-/// Gives the run to the caller, who must start the ServerApp that it starts with the secret behind `hash`. `false`:
-/// somebody else has it, or the run needs another one.
+/// Claims the run for the caller, who must start its ServerApp with the secret behind `hash`. Returns `false` if the
+/// run is already claimed or needs another kind of ServerApp.
 pub fn claim(tx: &mut dyn Tx, id: RunId, server_app: ServerApp, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
     claim_with(tx, id, server_app, Token { run: id, hash, state: token::State::issue(now) }, now)
 }
 
-/// As [`claim`], for a launcher that watches the process and calls [`process_gone`] when it has ended. Until then the run
-/// is not given to anybody else, however long the app takes to start.
+/// Like [`claim`], for a launcher that watches the process and calls [`process_exited`] after its end. Until then
+/// nobody else can claim the run, however long the app takes to start.
 pub fn claim_watched(
     tx: &mut dyn Tx,
     id: RunId,
@@ -44,7 +44,7 @@ fn claim_with(tx: &mut dyn Tx, id: RunId, server_app: ServerApp, token: Token, n
     Ok(true)
 }
 
-/// What a ServerApp starts with.
+/// The inputs of a ServerApp.
 #[derive(Debug)]
 pub struct Inputs {
     pub run: Run,
@@ -52,7 +52,7 @@ pub struct Inputs {
     pub context: Bytes,
 }
 
-/// Hands the inputs to the holder of the token, which says what it is (`client`); the run is running then.
+/// Returns the inputs to the holder of the token and marks the run as running. `client` is the release of the app.
 pub fn pull_inputs(tx: &mut dyn Tx, hash: &[u8; 32], client: &str, now: Seconds) -> Result<Inputs, Refusal> {
     let mut token = valid(tx, hash)?;
     let failed = |why: &dyn std::fmt::Display| {
@@ -70,7 +70,7 @@ pub fn pull_inputs(tx: &mut dyn Tx, hash: &[u8; 32], client: &str, now: Seconds)
     Ok(Inputs { run, fab, context })
 }
 
-/// Whether the app's token is still good.
+/// Renews the app's token. Returns whether the token is still valid.
 pub fn heartbeat(tx: &mut dyn Tx, hash: &[u8; 32], now: Seconds) -> Result<bool, Refusal> {
     let Some(mut token) = tx.token_by_hash(hash)? else { return Ok(false) };
     let Ok(state) = token::next(token.state, token::Event::Heartbeat, now) else { return Ok(false) };
@@ -79,7 +79,7 @@ pub fn heartbeat(tx: &mut dyn Tx, hash: &[u8; 32], now: Seconds) -> Result<bool,
     Ok(true)
 }
 
-/// The connection over which the run's app worked was closed.
+/// Shortens the token's timeout after the app's connection was closed.
 pub fn hangup(tx: &mut dyn Tx, run: RunId, now: Seconds) -> Result<(), Refusal> {
     let Some(mut token) = tx.token(run)? else { return Ok(()) };
     if let Ok(state) = token::next(token.state, token::Event::Hangup, now) {
@@ -89,7 +89,7 @@ pub fn hangup(tx: &mut dyn Tx, run: RunId, now: Seconds) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Keeps the app's final context. Only its last word ("finished") is missing then.
+/// Stores the app's final context. The app still has to report that it finished.
 pub fn push_outputs(tx: &mut dyn Tx, hash: &[u8; 32], run: RunId, context: &[u8], now: Seconds) -> Result<(), Refusal> {
     let mut token = valid(tx, hash)?;
     if token.run != run {
@@ -110,7 +110,7 @@ fn invalid_token() -> Refusal {
     Refusal::new(Kind::Denied, "Invalid token.")
 }
 
-/// Instructions as announced: for each its id, or `None` where the destination cannot take it; and what to push.
+/// The result of announced instructions: the id of each, or `None` if its destination cannot receive messages.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
     pub ids: Vec<Option<MessageId>>,
@@ -127,7 +127,7 @@ impl Pushed {
     }
 }
 
-/// Takes instructions of a running run.
+/// Announces instructions of a running run.
 pub fn push_messages(
     tx: &mut dyn Tx,
     run: RunId,
@@ -146,7 +146,7 @@ pub fn push_messages(
         }
         let known = known.is_some();
         if tx.reply_to(envelope.id)?.is_some_and(|reply| reply.ready) {
-            // A late repetition: it is answered, so it needs no objects and goes nowhere.
+            // A late retry: the instruction is answered and needs no objects.
             ids.push(Some(envelope.id));
             continue;
         }
@@ -168,23 +168,23 @@ pub fn push_messages(
 }
 
 fn check_instruction(run: RunId, envelope: &Envelope, tree: &Tree, now: Seconds) -> Result<(), Refusal> {
-    let mut faults = envelope.faults();
+    let mut errors = envelope.errors();
     if envelope.expires_at() <= now {
-        faults.push("Message TTL has expired");
+        errors.push("Message TTL has expired");
     }
     if envelope.run != run {
-        faults.push("`Message.metadata` has mismatched `run_id`");
+        errors.push("`Message.metadata` has mismatched `run_id`");
     }
     if envelope.src != NodeId::SUPERLINK {
-        faults.push("`metadata.src_node_id` is not the SuperLink");
+        errors.push("`metadata.src_node_id` is not the SuperLink");
     }
     if tree.id != envelope.id {
-        faults.push("`metadata.message_id` is not the root of the object tree");
+        errors.push("`metadata.message_id` is not the root of the object tree");
     }
-    if faults.is_empty() {
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {}", faults.join(", "))))
+    Err(Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {}", errors.join(", "))))
 }
 
 fn can_take(tx: &mut dyn Tx, node: NodeId, now: Seconds) -> Result<bool, Refusal> {
@@ -192,7 +192,7 @@ fn can_take(tx: &mut dyn Tx, node: NodeId, now: Seconds) -> Result<bool, Refusal
     Ok(matches!(state, Some(node::State::Online { .. } | node::State::Offline)))
 }
 
-/// Why the SuperLink answers in a node's place. The codes are Flower's.
+/// Why the SuperLink answers for a node. The codes are Flower's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unavailable {
     Message,
@@ -211,56 +211,56 @@ impl Unavailable {
     }
 }
 
-pub(crate) enum Answer {
-    Here(Reply),
+pub(crate) enum ReplyStatus {
+    Ready(Reply),
     Waiting,
-    Never(Unavailable, Option<Instruction>),
+    Unavailable(Unavailable, Option<Instruction>),
     OfAnotherRun,
 }
 
-pub(crate) fn find_answer(
+pub(crate) fn reply_status(
     read: &(impl Read + ?Sized),
     run: RunId,
     id: MessageId,
     now: Seconds,
-) -> Result<Answer, Refusal> {
+) -> Result<ReplyStatus, Refusal> {
     let (reply, instruction) = (read.reply_to(id)?, read.instruction(id)?);
     let envelopes = reply.iter().map(|reply| &reply.envelope).chain(instruction.iter().map(|found| &found.envelope));
     if envelopes.into_iter().any(|envelope| envelope.run != run) {
-        return Ok(Answer::OfAnotherRun);
+        return Ok(ReplyStatus::OfAnotherRun);
     }
     Ok(match (reply.filter(|reply| reply.ready), instruction) {
-        (Some(reply), _) if reply.envelope.src == NodeId::SUPERLINK => Answer::Here(reply),
+        (Some(reply), _) if reply.envelope.src == NodeId::SUPERLINK => ReplyStatus::Ready(reply),
         (Some(reply), instruction) if reply.envelope.expires_at() < now => {
-            Answer::Never(Unavailable::Reply, instruction)
+            ReplyStatus::Unavailable(Unavailable::Reply, instruction)
         }
-        (Some(reply), _) => Answer::Here(reply),
-        (None, None) => Answer::Never(Unavailable::Message, None),
-        // As if it had never been: Flower answers both alike.
+        (Some(reply), _) => ReplyStatus::Ready(reply),
+        (None, None) => ReplyStatus::Unavailable(Unavailable::Message, None),
+        // Flower gives the same answer for expired and unknown messages.
         (None, Some(instruction)) if instruction.envelope.expires_at() <= now => {
-            Answer::Never(Unavailable::Message, None)
+            ReplyStatus::Unavailable(Unavailable::Message, None)
         }
         (None, Some(instruction)) => match read.node(instruction.envelope.dst)?.map(|node| node.state().at(now)) {
-            Some(node::State::Online { .. }) if !instruction.is_hopeless() => Answer::Waiting,
-            _ => Answer::Never(Unavailable::Node, Some(instruction)),
+            Some(node::State::Online { .. }) if !instruction.is_undeliverable() => ReplyStatus::Waiting,
+            _ => ReplyStatus::Unavailable(Unavailable::Node, Some(instruction)),
         },
     })
 }
 
-/// Builds the object of an error reply: (envelope without id, instruction it answers) -> (id, bytes). Given by the wire
-/// contract.
+/// Encodes the object of an error reply: (envelope without id, answered instruction) -> (id, bytes). The wire crate
+/// implements it.
 pub type EncodeErrorReply<'a> = &'a dyn Fn(&Envelope, MessageId) -> (MessageId, Bytes);
 
-/// Replies that are here, and the instructions that will never get one.
+/// Ready replies, and instructions that will never get a reply.
 #[derive(Debug, Default)]
 pub struct Collected {
     pub replies: Vec<(Reply, Tree)>,
-    pub never: Vec<MessageId>,
-    /// Messages of other runs. They are not touched.
+    pub unavailable: Vec<MessageId>,
+    /// Messages of other runs. They stay unchanged.
     pub of_another_run: Vec<MessageId>,
 }
 
-/// Looks which of the replies are here.
+/// Collects the replies that are ready.
 pub fn collect_replies(
     read: &(impl Read + ?Sized),
     run: RunId,
@@ -270,20 +270,20 @@ pub fn collect_replies(
     running(read, run)?;
     let mut collected = Collected::default();
     for id in ids {
-        match find_answer(read, run, *id, now)? {
-            Answer::Waiting => {}
-            Answer::Here(reply) => {
+        match reply_status(read, run, *id, now)? {
+            ReplyStatus::Waiting => {}
+            ReplyStatus::Ready(reply) => {
                 let tree = object::tree(read, Scope::of_message(&reply.envelope), reply.envelope.id)?;
                 collected.replies.push((reply, tree));
             }
-            Answer::Never(..) => collected.never.push(*id),
-            Answer::OfAnotherRun => collected.of_another_run.push(*id),
+            ReplyStatus::Unavailable(..) => collected.unavailable.push(*id),
+            ReplyStatus::OfAnotherRun => collected.of_another_run.push(*id),
         }
     }
     Ok(collected)
 }
 
-/// Answers with an error each of `ids` that will never get a reply. Asked again, nothing changes.
+/// Answers each of `ids` that will never get a reply with an error. Idempotent.
 pub fn answer_missing(
     tx: &mut dyn Tx,
     run: RunId,
@@ -293,15 +293,15 @@ pub fn answer_missing(
 ) -> Result<(), Refusal> {
     running(tx, run)?;
     for id in ids {
-        if let Answer::Never(why, instruction) = find_answer(tx, run, *id, now)? {
-            answer_instead(tx, run, *id, instruction, why, now, encode)?;
+        if let ReplyStatus::Unavailable(why, instruction) = reply_status(tx, run, *id, now)? {
+            answer_with_error(tx, run, *id, instruction, why, now, encode)?;
         }
     }
     Ok(())
 }
 
-/// Answers an instruction with an error, for good: it is the reply from now on.
-fn answer_instead(
+/// Stores an error as the final reply to an instruction.
+fn answer_with_error(
     tx: &mut dyn Tx,
     run: RunId,
     id: MessageId,
@@ -331,13 +331,13 @@ fn answer_instead(
     }
     let reply = Reply { envelope, reply_to: id, ready: true };
     tx.put_reply(&reply)?;
-    let row = Object { references: 1, here: true, ..Object::new(Scope::of_app(run), reply_id) };
+    let row = Object { references: 1, has_content: true, ..Object::new(Scope::of_app(run), reply_id) };
     tx.insert_object(&row, &[])?;
     tx.put_content(reply_id, &Content::Inline(object))?;
     object::answer(tx, id)
 }
 
-/// The app has all objects of the reply: instruction and reply are over.
+/// Deletes a reply and its instruction after the app received all objects of the reply.
 pub fn confirm_reply(tx: &mut dyn Tx, run: RunId, id: MessageId) -> Result<(), Refusal> {
     running(tx, run)?;
     let Some(reply) = tx.reply(id)?.filter(|reply| reply.envelope.run == run) else { return Ok(()) };
@@ -347,7 +347,7 @@ pub fn confirm_reply(tx: &mut dyn Tx, run: RunId, id: MessageId) -> Result<(), R
     }
 }
 
-/// Ends a run: its token, messages and objects go, its log and its dates stay.
+/// Finishes a run: deletes its token, messages and objects, and keeps its log and dates.
 pub fn finish(tx: &mut dyn Tx, id: RunId, outcome: Outcome, details: &str, now: Seconds) -> Result<(), Refusal> {
     let Some(mut run) = tx.run(id)? else {
         return Err(Refusal::new(Kind::RunOver, format!("Run ID not found: {id}")));
@@ -371,7 +371,7 @@ pub fn finish(tx: &mut dyn Tx, id: RunId, outcome: Outcome, details: &str, now: 
     Ok(())
 }
 
-/// Forgets what a run's ServerApp has asked for, and what was answered.
+/// Deletes all instructions and replies of a run.
 fn forget_messages(tx: &mut dyn Tx, id: RunId) -> Result<(), Refusal> {
     for message in tx.instructions_of_run(id)? {
         if let Some(instruction) = tx.instruction(message)? {
@@ -386,8 +386,8 @@ fn forget_messages(tx: &mut dyn Tx, id: RunId) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A native ServerApp died: the caller starts another one, with the secret behind `hash`. What the dead one asked for is
-/// asked for again. `false`: its run is no longer at work, or it died too often.
+/// Restarts a native ServerApp that died: the caller starts a new process with the secret behind `hash`, which sends
+/// the instructions again. Returns `false` if the run is not running or the app died too often.
 pub fn restart(tx: &mut dyn Tx, id: RunId, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
     let Some(mut run) = tx.run(id)?.filter(|run| run.server_app == ServerApp::Native) else { return Ok(false) };
     let was_through = matches!(tx.token(id)?.map(|token| token.state), Some(token::State::Spent { .. }));
@@ -401,8 +401,8 @@ pub fn restart(tx: &mut dyn Tx, id: RunId, hash: [u8; 32], now: Seconds) -> Resu
     Ok(true)
 }
 
-/// The process of a run's ServerApp is gone, for this reason.
-pub fn process_gone(tx: &mut dyn Tx, id: RunId, reason: &str, now: Seconds) -> Result<(), Refusal> {
+/// Handles the end of a ServerApp's process. `reason` is shown to users if the run fails.
+pub fn process_exited(tx: &mut dyn Tx, id: RunId, reason: &str, now: Seconds) -> Result<(), Refusal> {
     let Some(mut run) = tx.run(id)? else { return Ok(()) };
     match run.state() {
         run::State::Finished { .. } | run::State::Pending => Ok(()),

@@ -1,24 +1,23 @@
-//! The audit log: who joined, who was refused, who was taken away, who may do what, and who said so.
+//! The audit log of nodes, accounts, secrets and refused calls.
 //!
-//! Entries are written in the commit of what they tell about: there is no change without its entry, and no entry
-//! without its change. They are never changed, only forgotten, oldest first. Secrets and keys are named here by
-//! fingerprints only. How a peer was recognised, and how often a refusal is worth an entry, others decide.
+//! A change and its entry are one commit. Entries are never changed; the oldest are deleted. Secrets and keys appear as
+//! fingerprints only. The caller identifies peers and limits the rate of entries for refused calls.
 
 use crate::Seconds;
 use crate::id::NodeId;
 use crate::port::Tx;
 use crate::refusal::Refusal;
 
-/// Maximum number of stored entries, refused calls excluded. The oldest entries beyond it are deleted.
+/// Maximum number of stored entries except refused calls. The oldest entries beyond it are deleted.
 pub const MAX_ENTRIES: u64 = 100_000;
 /// Maximum number of stored refused calls. Any client can cause refusals, so they never displace other entries.
 pub const MAX_REFUSED: u64 = 20_000;
 /// Number of new entries between two trims of the log.
 pub const TRIM_INTERVAL: u64 = 256;
-/// Peers choose some of the text: longer is cut.
+/// Longer texts are truncated: peers choose some of the text.
 const MAX_TEXT_CHARS: usize = 200;
 
-/// What can be told.
+/// Audited events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     NodeRegisteredByUser,
@@ -26,9 +25,9 @@ pub enum Event {
     NodeRegisteredByToken,
     NodeActivated,
     NodeDeactivated,
-    /// It went for good, by itself.
+    /// The node unregistered itself.
     NodeUnregistered,
-    /// A user took it away.
+    /// A user removed the node.
     NodeRevoked,
     CallRefused,
     AccountCreated,
@@ -61,7 +60,7 @@ impl Event {
         Event::Login,
     ];
 
-    /// How it is kept and shown.
+    /// The name in the store and in listings.
     pub fn name(self) -> &'static str {
         match self {
             Event::NodeRegisteredByUser => "node-registered-by-user",
@@ -88,45 +87,45 @@ impl Event {
     }
 }
 
-/// An entry as it is kept.
+/// A stored entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Later entries have larger numbers; none is used twice.
+    /// Strictly increasing and unique.
     pub seq: u64,
     pub at: Seconds,
     pub event: Event,
-    /// Who did it: the name of an account, a node, or what is known of a peer.
+    /// The acting account or node, or what is known of a peer.
     pub actor: String,
-    /// To whom or what.
+    /// The account, node or call that the event is about.
     pub subject: String,
     pub detail: String,
 }
 
-/// A call by somebody who is not who it says, or may not do that.
+/// A call that failed authentication or authorisation.
 #[derive(Debug, Clone, Default)]
 pub struct RefusedCall {
-    /// The fingerprint of the key, or the public id of the secret, that came with it; empty: none came.
+    /// The fingerprint of the presented key, or the public id of the presented secret; may be empty.
     pub identity: String,
     pub peer: String,
     pub call: String,
     pub reason: String,
-    /// Refusals like this one that were not written since the last entry.
+    /// Number of similar refusals without an entry since the last entry.
     pub unwritten: u64,
 }
 
-/// Notes a refused call. Callers see to it that a flood of refusals is not a flood of entries.
+/// Records a refused call. The caller limits the rate.
 pub fn refused(tx: &mut dyn Tx, call: &RefusedCall, now: Seconds) -> Result<(), Refusal> {
     let actor = if call.identity.is_empty() { "unknown" } else { &call.identity };
     let mut detail = format!("from {}: {}", call.peer, call.reason);
     if call.unwritten > 0 {
-        // In front, so that a long reason cannot push it out.
+        // At the start, because a long reason is truncated.
         detail = format!("{} more not written; {detail}", call.unwritten);
     }
-    note(tx, Event::CallRefused, actor, &call.call, &detail, now)
+    record(tx, Event::CallRefused, actor, &call.call, &detail, now)
 }
 
-/// Writes an entry.
-pub(crate) fn note(
+/// Appends an entry and trims the log now and then.
+pub(crate) fn record(
     tx: &mut dyn Tx,
     event: Event,
     actor: &str,
@@ -142,12 +141,12 @@ pub(crate) fn note(
     Ok(())
 }
 
-/// A node as actor or subject.
+/// Names a node as actor or subject.
 pub(crate) fn node(id: NodeId) -> String {
     format!("node {id}")
 }
 
-/// Text of bounded length that cannot move the cursor of whoever reads it.
+/// Truncates a text and replaces control characters, which could move the cursor of a terminal.
 fn plain(text: &str) -> String {
     let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     let mut plain: String = text.chars().take(MAX_TEXT_CHARS).map(visible).collect();
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_distinct_and_lead_back() {
+    fn names_are_unique() {
         for event in Event::ALL {
             assert_eq!(Event::from_name(event.name()), Some(event));
         }
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_peers_is_cut_and_harmless() {
+    fn texts_of_peers_are_truncated_and_escaped() {
         assert_eq!(plain("a\u{1b}[2Jb\nc\r"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
         assert_eq!(plain(&"é".repeat(MAX_TEXT_CHARS)), "é".repeat(MAX_TEXT_CHARS));
         assert_eq!(plain(&"é".repeat(MAX_TEXT_CHARS + 1)), "é".repeat(MAX_TEXT_CHARS) + "…");

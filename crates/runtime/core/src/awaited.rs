@@ -1,47 +1,46 @@
-//! Replies that a ServerApp waits for: whether enough of them are here, looked at again whenever something changed. Said
-//! of many ids, and with every reply that arrives, so a look must cost little. What becomes of them is not known here.
+//! The replies that a held call waits for. Every commit of a reply checks them again, so a check must be cheap.
 
 use std::collections::HashSet;
 
 use crate::Seconds;
-use crate::app::{Answer, find_answer};
+use crate::app::{ReplyStatus, reply_status};
 use crate::fleet::running;
 use crate::id::{MessageId, RunId};
 use crate::port::Read;
 use crate::refusal::Refusal;
 
-/// Where some replies are enough, those that will never come are looked for no sooner than this after the last time: each
-/// id must be looked at for that, and nodes go offline without telling.
+/// Minimum time between two searches for replies that will never arrive, if the call waits for some of its replies. The
+/// search checks every id. Nodes go offline without an event.
 const LOST_INTERVAL_S: f64 = 0.5;
 
-/// What one call waits for.
+/// The replies that one call waits for.
 #[derive(Debug)]
 pub struct Awaited {
     run: RunId,
     ids: Vec<MessageId>,
-    enough: Enough,
+    enough: Condition,
 }
 
 #[derive(Debug)]
-enum Enough {
-    /// All before this position are settled, and stay so.
+enum Condition {
+    /// All ids before `settled` have a reply or will never get one.
     All {
         settled: usize,
     },
     Some {
         wanted: HashSet<MessageId>,
         number: usize,
-        lost_since: Seconds,
+        searched_at: Seconds,
     },
 }
 
 impl Awaited {
-    /// `enough` of the replies are waited for; 0: all.
+    /// Waits for `enough` of the replies; 0: all.
     pub fn new(run: RunId, ids: Vec<MessageId>, enough: usize, now: Seconds) -> Awaited {
         let enough = if enough == 0 || enough >= ids.len() {
-            Enough::All { settled: 0 }
+            Condition::All { settled: 0 }
         } else {
-            Enough::Some { wanted: ids.iter().copied().collect(), number: enough, lost_since: now }
+            Condition::Some { wanted: ids.iter().copied().collect(), number: enough, searched_at: now }
         };
         Awaited { run, ids, enough }
     }
@@ -50,13 +49,13 @@ impl Awaited {
         &self.ids
     }
 
-    /// The instructions whose replies are here or will never be, once they are enough.
-    pub fn look(&mut self, read: &(impl Read + ?Sized), now: Seconds) -> Result<Option<Vec<MessageId>>, Refusal> {
+    /// Returns the instructions that have a reply or will never get one, once there are enough.
+    pub fn check(&mut self, read: &(impl Read + ?Sized), now: Seconds) -> Result<Option<Vec<MessageId>>, Refusal> {
         let (run, ids) = (self.run, &self.ids);
         running(read, run)?;
-        let is_waiting = |id: MessageId| Ok(matches!(find_answer(read, run, id, now)?, Answer::Waiting));
+        let is_waiting = |id: MessageId| Ok(matches!(reply_status(read, run, id, now)?, ReplyStatus::Waiting));
         match &mut self.enough {
-            Enough::All { settled } => {
+            Condition::All { settled } => {
                 while let Some(id) = ids.get(*settled) {
                     if is_waiting(*id)? {
                         return Ok(None);
@@ -65,11 +64,11 @@ impl Awaited {
                 }
                 Ok(Some(ids.clone()))
             }
-            Enough::Some { wanted, number, lost_since } => {
+            Condition::Some { wanted, number, searched_at } => {
                 let mut found = read.answered_instructions(run)?;
                 found.retain(|id| wanted.contains(id));
-                if found.len() < *number && now - *lost_since >= LOST_INTERVAL_S {
-                    *lost_since = now;
+                if found.len() < *number && now - *searched_at >= LOST_INTERVAL_S {
+                    *searched_at = now;
                     found.clear();
                     for id in ids {
                         if !is_waiting(*id)? {

@@ -1,15 +1,13 @@
-//! How much there is of everything at one moment: what an operator watches. Counted by the store, which has the rows;
-//! nothing is decided by it.
+//! Counts of the whole state, for metrics. The store computes them.
 
 use std::collections::BTreeMap;
 
-/// One look at the whole state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Registered, and never active so far.
+    /// Registered and never activated.
     pub nodes_registered: u64,
     pub nodes_offline: u64,
-    /// Nodes that are online, by what they said of themselves (`http 1.42.0`).
+    /// Online nodes by client release (`http 1.42.0`).
     pub nodes_online_by_client: BTreeMap<String, u64>,
 
     pub runs_pending: u64,
@@ -19,19 +17,19 @@ pub struct Census {
     pub runs_failed: u64,
     pub runs_stopped: u64,
 
-    /// Some of their objects are not here yet.
+    /// Objects are missing.
     pub instructions_incomplete: u64,
-    /// Ready: they wait for their node to ask.
+    /// Ready, not delivered.
     pub instructions_waiting: u64,
-    /// Their node has them, and has not answered in full.
+    /// Delivered or confirmed, not answered.
     pub instructions_out: u64,
-    /// Their ServerApp has not fetched the answer.
+    /// Answered; the ServerApp has not collected the reply.
     pub instructions_answered: u64,
     pub replies_ready: u64,
 
-    /// Announced, here or not.
+    /// Announced objects, with or without content.
     pub objects: u64,
-    /// Of those that are here.
+    /// Bytes of stored content.
     pub object_bytes: u64,
     pub audit_entries: u64,
 }

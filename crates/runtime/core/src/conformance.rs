@@ -1,8 +1,8 @@
-//! The suite that every [`Store`] must pass, whatever it is made of.
+//! The conformance suite of the [`Store`] port.
 //!
-//! A store's own tests open an empty store, wrap it as a [`Subject`] and call each case of [`suite`] with a new one. A
-//! case panics where the store breaks the port's word. Nothing here knows what a store is made of, and nothing waits
-//! for the clock: cases wait for events, with [`PATIENCE`] as the end of a test that hangs.
+//! The tests of a store open an empty store, wrap it as a [`Subject`] and call each case of [`suite`] with a new
+//! subject. A case panics if the store violates the contract of the port. The suite knows nothing of the store's
+//! implementation. Cases wait for events, not for the clock; [`TIMEOUT`] ends a test that hangs.
 
 mod account;
 mod audit;
@@ -30,33 +30,33 @@ use crate::object::Scope;
 use crate::port::{Job, Read, Store, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 
-/// A store that has not answered after this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Ids that a store which thinks in signed or rounded numbers gets wrong.
+/// Time limit for an answer of the store.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+/// Ids that break stores with signed or floating-point numbers.
 const AWKWARD_IDS: [u64; 5] = [2, (1 << 53) + 1, i64::MAX as u64, 1 << 63, u64::MAX];
 /// Default scope of the objects in a case.
 const SCOPE: Scope = Scope { run: RunId(u64::MAX), sender: NodeId::SUPERLINK };
-/// A moment of our time; cases reckon from here.
+/// The present of all cases.
 const NOW: Seconds = 1_800_000_000.25;
-/// Text that a store which ends strings at zero, or counts bytes as letters, gets wrong.
+/// Text that breaks stores with zero-terminated strings or with one byte per character.
 const AWKWARD_TEXT: &str = "zero \0 within, quotes ' \" ` ;--, ünïcödé 🌱\r\n";
 
-/// An empty store, and the topics that it announces, in the order in which it does.
+/// An empty store, and the topics that it announces, in order.
 pub struct Subject<'a> {
     pub store: &'a dyn Store,
     pub announced: &'a Receiver<Vec<Topic>>,
 }
 
-/// One promise of the port: what it says, and how it is put to the test.
+/// A rule of the port and its test.
 pub type Case = (&'static str, fn(&Subject<'_>));
 
-/// All cases. Each needs a subject of its own.
+/// All cases. Each needs its own subject.
 pub fn suite() -> Vec<Case> {
     let machines = [node::CASES, run::CASES, token::CASES, message::CASES, object::CASES].concat();
     [&machines[..], large::CASES, report::CASES, account::CASES, audit::CASES, census::CASES, job::CASES].concat()
 }
 
-/// A job that hands the result of `work` to whoever waits for it. A refusal by `work` undoes it.
+/// A job that sends the result of `work`. An error rolls the job back.
 struct Call<T, W> {
     work: W,
     result: Option<Result<T, Refusal>>,
@@ -74,12 +74,12 @@ impl<T: Send, W: FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send> Job for Call<T
     fn done(self: Box<Self>, committed: Result<(), Refusal>) {
         let never_run = || Err(Refusal::new(Kind::Precondition, "the job was never run"));
         let Call { result, answer, .. } = *self;
-        // Whoever does not listen any more does not want to know.
+        // The receiver may be gone.
         let _ = answer.send(committed.and_then(|()| result.unwrap_or_else(never_run)));
     }
 }
 
-/// Submits `work` and says where its result will arrive.
+/// Submits `work` and returns the receiver of its result.
 pub fn submit<T, W>(store: &dyn Store, work: W) -> Receiver<Result<T, Refusal>>
 where
     T: Send + 'static,
@@ -99,25 +99,25 @@ where
     await_one(&submit(store, work))
 }
 
-/// Reads one thing.
+/// Runs a query.
 pub fn ask<T>(store: &dyn Store, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> Result<T, Refusal> {
     let mut answer = None;
     store.read(&mut |read| {
         answer = Some(question(read)?);
         Ok(())
     })?;
-    Ok(answer.expect("a reader asks its question"))
+    Ok(answer.expect("the store calls the query"))
 }
 
-/// The next value, or the end of the test.
+/// Waits for the next value, and panics after the time limit.
 pub fn await_one<T>(from: &Receiver<T>) -> T {
-    match from.recv_timeout(PATIENCE) {
+    match from.recv_timeout(TIMEOUT) {
         Ok(value) => value,
-        Err(why) => panic!("the store gave no answer: {why}"),
+        Err(why) => panic!("no answer from the store: {why}"),
     }
 }
 
-/// Waits for what a store does in its own time. A store that needs an async runtime is tested inside one.
+/// Blocks on a future of the store. A store that needs an async runtime is tested inside one.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -130,12 +130,12 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park_timeout(PATIENCE),
+            Poll::Pending => std::thread::park_timeout(TIMEOUT),
         }
     }
 }
 
-/// An id that a failing test shows readably: the label, as far as it fits, in bytes.
+/// Makes a readable id from the bytes of the label.
 pub fn id(label: &str) -> ObjectId {
     let mut bytes = [0; 32];
     assert!(label.len() <= bytes.len(), "label {label:?} is longer than an id");
@@ -144,7 +144,7 @@ pub fn id(label: &str) -> ObjectId {
 }
 
 impl Subject<'_> {
-    /// Waits until `topic` is announced; says what was announced up to then.
+    /// Waits until `topic` is announced. Returns all topics announced so far.
     fn announced_until(&self, topic: Topic) -> Vec<Topic> {
         let mut heard = Vec::new();
         while !heard.contains(&topic) {
@@ -154,17 +154,17 @@ impl Subject<'_> {
     }
 }
 
-/// Keeps what is handed in, in one job.
-fn keep<W>(subject: &Subject<'_>, work: W)
+/// Commits a change.
+fn commit<W>(subject: &Subject<'_>, work: W)
 where
     W: FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static,
 {
-    change(subject.store, work).expect("a sound change is kept");
+    change(subject.store, work).expect("the change is committed");
 }
 
-/// Asks and expects an answer.
-fn see<T>(subject: &Subject<'_>, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> T {
-    ask(subject.store, question).expect("a sound question is answered")
+/// Runs a query that must succeed.
+fn query<T>(subject: &Subject<'_>, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> T {
+    ask(subject.store, question).expect("the query succeeds")
 }
 
 /// A message of `run` from the SuperLink to `dst`.
@@ -184,7 +184,7 @@ fn envelope(label: &str, run: RunId, dst: NodeId) -> Envelope {
     }
 }
 
-/// The same message with every part as awkward as it can be.
+/// The same message with unusual values in every field.
 fn awkward_envelope(label: &str, run: RunId, dst: NodeId) -> Envelope {
     Envelope {
         src: NodeId(u64::MAX - 1),
@@ -199,7 +199,7 @@ fn awkward_envelope(label: &str, run: RunId, dst: NodeId) -> Envelope {
     }
 }
 
-/// Ids in an order that does not matter.
+/// Sorts ids whose order does not matter.
 fn sorted(mut ids: Vec<MessageId>) -> Vec<MessageId> {
     ids.sort_unstable();
     ids

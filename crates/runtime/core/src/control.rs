@@ -1,4 +1,4 @@
-//! What users do: start and stop runs, register and unregister nodes.
+//! Transactions of users: start and stop runs, register and unregister nodes.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::port::{Fab, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 use crate::run::{NewRun, Outcome, Run};
 
-/// Heartbeat interval noted for a node that has not said its own yet.
+/// Heartbeat interval of a node before its first activation.
 const DEFAULT_HEARTBEAT_INTERVAL_S: f64 = 30.0;
 
-/// Makes a run that waits to be started.
+/// Creates a pending run.
 pub fn start_run(
     tx: &mut dyn Tx,
     id: RunId,
@@ -43,7 +43,7 @@ pub fn stop_run(tx: &mut dyn Tx, id: RunId, now: Seconds) -> Result<(), Refusal>
     app::finish(tx, id, Outcome::Stopped, "", now)
 }
 
-/// A node as its owner introduces it. Name and location may be empty.
+/// A node as its owner describes it. Name and location may be empty.
 #[derive(Debug, Clone, Default)]
 pub struct NewNode {
     pub key: Vec<u8>,
@@ -62,7 +62,7 @@ impl fmt::Display for NewNode {
     }
 }
 
-/// Makes a node for a key that its owner vouches for.
+/// Registers a key for its owner.
 pub fn register_node(
     tx: &mut dyn Tx,
     id: NodeId,
@@ -74,11 +74,11 @@ pub fn register_node(
         return Err(Refusal::new(Kind::Precondition, KEY_IN_USE));
     }
     insert_node(tx, id, owner, new, now)?;
-    audit::note(tx, audit::Event::NodeRegisteredByUser, owner.1, &audit::node(id), &new.to_string(), now)?;
+    audit::record(tx, audit::Event::NodeRegisteredByUser, owner.1, &audit::node(id), &new.to_string(), now)?;
     Ok(id)
 }
 
-/// Keeps a node whose key is not known yet.
+/// Stores a node whose key is new.
 pub(crate) fn insert_node(
     tx: &mut dyn Tx,
     id: NodeId,
@@ -96,14 +96,14 @@ pub(crate) fn insert_node(
     tx.put_node(&node)
 }
 
-/// Whose nodes a user may take away.
+/// Which nodes a user may unregister.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     Own,
     All,
 }
 
-/// Takes a node away: from now on it is nobody, its held calls end, and nobody waits for it.
+/// Unregisters a node: ends its held calls, and wakes the runs that wait for it.
 pub fn unregister_node(
     tx: &mut dyn Tx,
     id: NodeId,

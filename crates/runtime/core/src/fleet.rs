@@ -1,4 +1,4 @@
-//! What nodes do: register, activate, beat, pull instructions, push replies.
+//! Transactions of nodes: register, activate, heartbeat, pull instructions, push replies.
 
 use crate::Seconds;
 use crate::audit;
@@ -10,18 +10,18 @@ use crate::port::{Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 use crate::run;
 
-/// The key is bound to a node already, or was once.
+/// Error if the key belongs or belonged to a node.
 pub const KEY_IN_USE: &str = "Public key already in use";
 
 /// A reply with at most this many objects is accepted regardless of outstanding objects. Most replies are this small,
 /// and a node sends at most one reply per instruction of a ServerApp.
 const SMALL_TREE_OBJECTS: u64 = 1024;
 
-/// A longer name is for no table.
+/// Longer names do not fit into tables.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Makes a node for a key. Asking again with the same key gives the same node: the first answer may have been lost,
-/// and the caller has proved that the key is its own.
+/// Registers a node for its key. Idempotent for the same key: the first answer may have been lost. The caller has
+/// verified that the node owns the key.
 pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], now: Seconds) -> Result<NodeId, Refusal> {
     match tx.node_by_key(key)? {
         Some(node) if node.state() == State::Unregistered => Err(Refusal::new(Kind::Precondition, KEY_IN_USE)),
@@ -31,20 +31,21 @@ pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], no
             tx.put_node(&Node::register(id, owner, key, 0.0, now))?;
             tx.wake(Topic::Nodes);
             let subject = audit::node(id);
-            audit::note(tx, audit::Event::NodeRegisteredByItself, &subject, &subject, "", now)?;
+            audit::record(tx, audit::Event::NodeRegisteredByItself, &subject, &subject, "", now)?;
             Ok(id)
         }
     }
 }
 
-/// A node's process begins, and says what it is (`client`). What the process before it was at work on goes out again.
+/// Activates a node after its process started. Instructions of its previous process are delivered again. `client` is
+/// the release of the node.
 pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, client: &str, now: Seconds) -> Result<NodeId, Refusal> {
     check_interval(interval_s)?;
     let node = tx.node_by_key(key)?.filter(|node| node.state() != State::Unregistered);
     let Some(mut node) = node else {
         return Err(Refusal::new(Kind::Precondition, "No SuperNode found with the given public key."));
     };
-    // A repeated call, and a process that was killed and is back before it was missed, are no news.
+    // A retry, or a process that restarted before it was missed, is not a new activation.
     let is_news = !matches!(node.state().at(now), State::Online { .. }) || node.client != client;
     node.apply(Event::Activate { interval_s }, now).map_err(|why| {
         Refusal::new(Kind::Precondition, format!("SuperNode with node ID {} could not be activated: {why}.", node.id))
@@ -54,7 +55,7 @@ pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, client: &str, now:
     tx.wake(Topic::Nodes);
     if is_news {
         let subject = audit::node(node.id);
-        audit::note(tx, audit::Event::NodeActivated, &subject, &subject, client, now)?;
+        audit::record(tx, audit::Event::NodeActivated, &subject, &subject, client, now)?;
     }
     for mut instruction in tx.in_progress(node.id)? {
         if let Some(reply) = tx.reply_to(instruction.envelope.id)? {
@@ -76,11 +77,11 @@ pub fn deactivate(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refus
     tx.put_node(&node)?;
     tx.wake(Topic::Nodes);
     let subject = audit::node(id);
-    audit::note(tx, audit::Event::NodeDeactivated, &subject, &subject, "", now)?;
-    wake_who_waits_for(tx, id)
+    audit::record(tx, audit::Event::NodeDeactivated, &subject, &subject, "", now)?;
+    wake_waiting_runs(tx, id)
 }
 
-/// A node ends itself for good; its key cannot come back.
+/// Unregisters a node for good; its key cannot be registered again.
 pub fn unregister(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refusal> {
     let gone = || Refusal::new(Kind::Precondition, format!("Node ID {id} already unregistered or not found."));
     let node = tx.node(id)?.ok_or_else(gone)?;
@@ -88,7 +89,8 @@ pub fn unregister(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refus
     if end(tx, node, event, &audit::node(id), now)? { Ok(()) } else { Err(gone()) }
 }
 
-/// Ends a node for good. Whoever waits for it, or is it, hears of it now. `false`: it was over before.
+/// Ends a node for good, and wakes its held calls and the runs that wait for it. Returns `false` if it had already
+/// ended.
 pub(crate) fn end(
     tx: &mut dyn Tx,
     mut node: Node,
@@ -100,23 +102,23 @@ pub(crate) fn end(
         return Ok(false);
     }
     tx.put_node(&node)?;
-    audit::note(tx, event, actor, &audit::node(node.id), &node.name, now)?;
+    audit::record(tx, event, actor, &audit::node(node.id), &node.name, now)?;
     tx.wake(Topic::Node(node.id));
     tx.wake(Topic::Nodes);
-    wake_who_waits_for(tx, node.id)?;
+    wake_waiting_runs(tx, node.id)?;
     Ok(true)
 }
 
-/// Runs that wait for the node look again: there may be nothing left to wait for.
-fn wake_who_waits_for(tx: &mut dyn Tx, node: NodeId) -> Result<(), Refusal> {
+/// Wakes the runs that wait for the node, because they may have nothing left to wait for.
+fn wake_waiting_runs(tx: &mut dyn Tx, node: NodeId) -> Result<(), Refusal> {
     for run in tx.runs_waiting_for(node)? {
         tx.wake(Topic::Replies(run));
     }
     Ok(())
 }
 
-/// Whether `key` speaks for the node. Asked with every call of a node, and again when a held call wakes up: a node may
-/// be taken away at any time.
+/// Checks that `key` belongs to the node. Runs for every call of a node, and again when a held call wakes up: a node
+/// may be removed at any time.
 pub fn is_member(read: &(impl Read + ?Sized), id: NodeId, key: &[u8]) -> Result<bool, Refusal> {
     let node = read.node(id)?.filter(|node| node.state() != State::Unregistered);
     Ok(node.is_some_and(|node| node.public_key == key))
@@ -128,7 +130,7 @@ pub fn member(read: &(impl Read + ?Sized), key: &[u8]) -> Result<Option<NodeId>,
     Ok(node.map(|node| node.id))
 }
 
-/// Whether the node is (again) online by this heartbeat.
+/// Applies a heartbeat. Returns whether the node is online.
 pub fn heartbeat(tx: &mut dyn Tx, id: NodeId, interval_s: f64, now: Seconds) -> Result<bool, Refusal> {
     check_interval(interval_s)?;
     let Some(mut node) = tx.node(id)? else { return Ok(false) };
@@ -143,7 +145,7 @@ pub fn heartbeat(tx: &mut dyn Tx, id: NodeId, interval_s: f64, now: Seconds) -> 
     Ok(true)
 }
 
-/// A node says what it is called. Where nodes have owners (`owned`), the name that an owner gave stays.
+/// Sets the name that a node reports for itself. If nodes have owners (`owned`), a name from the owner is kept.
 pub fn name_itself(tx: &mut dyn Tx, id: NodeId, name: &str, owned: bool) -> Result<(), Refusal> {
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
         let text = format!("a node's name has 1 to {MAX_NAME_CHARS} characters, and none that cannot be shown");
@@ -159,8 +161,8 @@ pub fn name_itself(tx: &mut dyn Tx, id: NodeId, name: &str, owned: bool) -> Resu
     Ok(())
 }
 
-/// Hands out the oldest instruction for the node. What was handed out and not confirmed is handed out again: the node
-/// asks for one message at a time, so by asking it says that it does not have it.
+/// Delivers the oldest instruction for the node. Delivers unconfirmed instructions again: a node pulls one message at a
+/// time, so it has lost the previous answer.
 pub fn pull(tx: &mut dyn Tx, node: NodeId, now: Seconds) -> Result<Option<(Instruction, Tree)>, Refusal> {
     while let Some(mut instruction) = tx.deliverable(node)? {
         let id = instruction.envelope.id;
@@ -176,7 +178,7 @@ pub fn pull(tx: &mut dyn Tx, node: NodeId, now: Seconds) -> Result<Option<(Instr
     Ok(None)
 }
 
-/// The node has all objects of the instruction.
+/// Confirms that the node received all objects of the instruction.
 pub fn confirm(tx: &mut dyn Tx, node: NodeId, run: RunId, id: MessageId) -> Result<(), Refusal> {
     running(tx, run)?;
     let Some(mut instruction) = tx.instruction(id)?.filter(|found| found.envelope.dst == node) else { return Ok(()) };
@@ -186,16 +188,16 @@ pub fn confirm(tx: &mut dyn Tx, node: NodeId, run: RunId, id: MessageId) -> Resu
     Ok(())
 }
 
-/// What became of a reply.
+/// The result of a pushed reply.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It counts once these objects are here, children before parents.
+pub enum PushOutcome {
+    /// The reply becomes ready once these objects arrived; children before parents.
     Announced { missing: Vec<MessageId> },
-    /// It is not needed, for this reason. Not the node's fault, so it is not told.
+    /// The reply is not needed, for this reason. The node gets no error.
     Ignored(&'static str),
 }
 
-/// A reply as a node sends it.
+/// A reply as sent by a node.
 #[derive(Debug, Clone)]
 pub struct NewReply {
     pub envelope: Envelope,
@@ -204,40 +206,40 @@ pub struct NewReply {
     pub runtime_s: f64,
 }
 
-/// Takes a node's reply: once for each instruction, however often and in however many versions it is sent.
-pub fn push_reply(tx: &mut dyn Tx, node: NodeId, new: &NewReply, now: Seconds) -> Result<Taken, Refusal> {
+/// Accepts a node's reply. An instruction gets one reply, however often the node sends it.
+pub fn push_reply(tx: &mut dyn Tx, node: NodeId, new: &NewReply, now: Seconds) -> Result<PushOutcome, Refusal> {
     let envelope = &new.envelope;
     let mut run = running(tx, envelope.run)?;
-    let mut faults = envelope.faults();
+    let mut errors = envelope.errors();
     if envelope.src != node {
-        faults.push("`metadata.src_node_id` is not the sending node");
+        errors.push("`metadata.src_node_id` is not the sending node");
     }
     if envelope.dst != NodeId::SUPERLINK {
-        faults.push("`metadata.dst_node_id` is not the SuperLink");
+        errors.push("`metadata.dst_node_id` is not the SuperLink");
     }
     if new.tree.id != envelope.id {
-        faults.push("`metadata.message_id` is not the root of the object tree");
+        errors.push("`metadata.message_id` is not the root of the object tree");
     }
-    if !faults.is_empty() {
-        return Err(Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {}", faults.join(", "))));
+    if !errors.is_empty() {
+        return Err(Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {}", errors.join(", "))));
     }
     let mut instruction = match answerable(tx, node, new, now)? {
         Ok(instruction) => instruction,
-        Err(why) => return Ok(Taken::Ignored(why)),
+        Err(why) => return Ok(PushOutcome::Ignored(why)),
     };
     let scope = Scope::of_message(envelope);
     let mut announcement = Announcement::new(scope);
     match tx.reply_to(new.reply_to)? {
         Some(reply) if reply.envelope.id == envelope.id => {
             announcement.announce(tx, &new.tree)?;
-            return Ok(Taken::Announced { missing: announcement.write(tx)? });
+            return Ok(PushOutcome::Announced { missing: announcement.write(tx)? });
         }
-        Some(reply) if reply.ready => return Ok(Taken::Ignored("the instruction is answered already")),
+        Some(reply) if reply.ready => return Ok(PushOutcome::Ignored("the instruction is answered already")),
         Some(reply) => drop_reply(tx, &reply)?,
         None => {}
     }
     if instruction.apply(message::Event::AnnounceReply).is_err() {
-        return Ok(Taken::Ignored("the instruction was never handed out or is answered already"));
+        return Ok(PushOutcome::Ignored("the instruction was never handed out or is answered already"));
     }
     if tx.reply(envelope.id)?.is_some() {
         return Err(Refusal::new(Kind::Invalid, format!("message {} answers another instruction", envelope.id)));
@@ -254,7 +256,7 @@ pub fn push_reply(tx: &mut dyn Tx, node: NodeId, new: &NewReply, now: Seconds) -
         run.clientapp_runtime_s += new.runtime_s;
         tx.put_run(&run)?;
     }
-    Ok(Taken::Announced { missing })
+    Ok(PushOutcome::Announced { missing })
 }
 
 /// Checks that the node may announce a reply with `new_objects` in addition to its incomplete replies.
@@ -278,7 +280,7 @@ fn check_outstanding(tx: &dyn Tx, node: NodeId, new_objects: u64) -> Result<(), 
     Err(Refusal::new(Kind::Transient, text))
 }
 
-/// The instruction that `new` answers, or why it answers none.
+/// Returns the instruction that `new` answers, or why there is none.
 fn answerable(
     tx: &mut dyn Tx,
     node: NodeId,
@@ -302,7 +304,7 @@ fn answerable(
     })
 }
 
-/// The run, if it is running.
+/// Returns the run, or an error if it is not running.
 pub fn running(read: &(impl Read + ?Sized), id: RunId) -> Result<run::Run, Refusal> {
     let Some(run) = read.run(id)? else {
         return Err(Refusal::new(Kind::RunOver, format!("Run ID not found: {id}")));
@@ -316,13 +318,13 @@ pub fn running(read: &(impl Read + ?Sized), id: RunId) -> Result<run::Run, Refus
     }
 }
 
-/// Forgets a reply and its objects.
+/// Deletes a reply and its objects.
 pub(crate) fn drop_reply(tx: &mut dyn Tx, reply: &Reply) -> Result<(), Refusal> {
     tx.delete_reply(reply.envelope.id)?;
     object::release(tx, Scope::of_message(&reply.envelope), reply.envelope.id)
 }
 
-/// Forgets an instruction, its reply and all their objects.
+/// Deletes an instruction, its reply and all their objects.
 pub(crate) fn drop_instruction(tx: &mut dyn Tx, instruction: &Instruction) -> Result<(), Refusal> {
     let id = instruction.envelope.id;
     if let Some(reply) = tx.reply_to(id)? {

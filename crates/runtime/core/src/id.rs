@@ -1,18 +1,18 @@
-//! The names of things: runs and nodes are random 64-bit numbers, objects are named by their SHA-256.
+//! Ids: runs and nodes have random 64-bit numbers, objects have the SHA-256 of their bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A run. Random, never reused.
+/// The id of a run: random, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(pub u64);
 
-/// A node. 0 is never a node; 1 is the SuperLink itself.
+/// The id of a node. 0 is invalid; 1 is the SuperLink itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
 impl NodeId {
-    /// The id under which the SuperLink (and so the ServerApp) sends and receives.
+    /// The id of the SuperLink and of ServerApps as sender and receiver.
     pub const SUPERLINK: NodeId = NodeId(1);
 }
 
@@ -33,14 +33,13 @@ macro_rules! number_id {
 number_id!(RunId);
 number_id!(NodeId);
 
-/// An object, named by the SHA-256 of its bytes. A message is named by its Message object.
+/// The id of an object: the SHA-256 of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId([u8; 32]);
 
-/// A message carries the id of its Message object.
+/// The id of a message: the id of its Message object.
 pub type MessageId = ObjectId;
 
-/// Not 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid object ID: expected 64 lower-case hexadecimal digits")]
 pub struct InvalidObjectId;
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn object_ids_round_trip_and_refuse_everything_else() {
+    fn object_ids_round_trip_and_other_texts_are_refused() {
         let text = "0123456789abcdef".repeat(4);
         assert_eq!(text.parse::<ObjectId>().unwrap().to_string(), text);
         for bad in ["", "0", &text[1..], &text.to_uppercase(), &format!("{text}0"), &"g".repeat(64), &"é".repeat(32)] {

@@ -1,20 +1,20 @@
-//! Instructions (from the ServerApp to a node) and the replies to them.
+//! Instructions (from the ServerApp to a node) and their replies.
 //!
-//! An instruction is handed out only when all its objects are here, and handed out again until its node has confirmed
-//! it. It counts as answered only when all objects of a reply are here. So neither side ever waits for an object, and a
-//! crash of any of the three leaves the message where the next question finds it.
+//! An instruction is delivered only after all its objects arrived, and is delivered again until its node confirms it.
+//! It is answered only after all objects of a reply arrived. So neither side waits for objects, and after a crash of
+//! any side the next poll finds the message.
 
 use crate::id::{MessageId, NodeId, RunId};
-use crate::{Illegal, Seconds};
+use crate::{IllegalTransition, Seconds};
 
-/// An instruction handed out this often in vain (it takes its node down, or never gets through) is given up.
+/// Delivery limit: an instruction may crash its node, or never arrive.
 pub const MAX_DELIVERIES: u32 = 10;
-/// A reply may outlive its instruction by this much, for the sake of floating-point sums.
+/// Tolerance for floating-point sums: a reply may outlive its instruction by this much.
 pub const TTL_TOLERANCE_S: f64 = 0.1;
 /// Messages dated earlier than this come from a broken clock (2025-02-28, as in Flower).
 pub const EARLIEST_CREATED_AT: Seconds = 1_740_700_800.0;
 
-/// What both kinds of message say about themselves.
+/// The metadata of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
     pub id: MessageId,
@@ -25,8 +25,7 @@ pub struct Envelope {
     pub ttl_s: f64,
     pub message_type: String,
     pub created_at: Seconds,
-    /// The task of the run that sent it and the one that is to get it: Flower 1.30 and later name them. The core hands
-    /// them back unread.
+    /// The sending and the receiving task of the run, from Flower 1.30. The core does not interpret them.
     pub src_task: Option<u64>,
     pub dst_task: Option<u64>,
     pub error: Option<MessageError>,
@@ -44,8 +43,8 @@ impl Envelope {
         self.created_at + self.ttl_s
     }
 
-    /// What is wrong with the parts that every message needs; empty when nothing is.
-    pub fn faults(&self) -> Vec<&'static str> {
+    /// Returns all errors in the required fields.
+    pub fn errors(&self) -> Vec<&'static str> {
         let checks = [
             (self.run == RunId(0), "`metadata.run_id` is not set"),
             (!(self.ttl_s > 0.0 && self.ttl_s.is_finite()), "`metadata.ttl` must be higher than zero"),
@@ -63,14 +62,14 @@ impl Envelope {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Some of its objects are still missing.
+    /// Objects are missing.
     Incomplete,
     Ready,
-    /// Handed to the node, which has not said that it got everything.
+    /// Delivered, not confirmed.
     Delivered,
-    /// The node has everything and is at work.
+    /// Confirmed: the node has all objects.
     Confirmed,
-    /// A reply was announced; some of its objects are still missing.
+    /// A reply was announced; objects of it are missing.
     Answering,
     Answered,
 }
@@ -81,10 +80,10 @@ pub enum Event {
     Complete,
     Pull,
     Confirm,
-    /// The node's process is a new one and remembers nothing.
+    /// The node's process restarted and lost its instructions.
     NodeRestarts,
     AnnounceReply,
-    /// The last missing object of the reply arrived, or the SuperLink answers in the node's place.
+    /// The last missing object of the reply arrived, or the SuperLink answers for the node.
     Answer,
 }
 
@@ -117,34 +116,34 @@ impl Event {
     }
 }
 
-/// The step `event` makes.
-pub fn next(state: State, event: Event) -> Result<State, Illegal> {
+/// Returns the next state.
+pub fn next(state: State, event: Event) -> Result<State, IllegalTransition> {
     use Event::*;
     use State::*;
     match (state, event) {
         (Incomplete | Ready, Complete) => Ok(Ready),
         (Ready | Delivered, Pull) => Ok(Delivered),
-        // A confirmation may be repeated, and may arrive after the node was thought to be lost.
+        // A confirmation may be a retry, and may arrive after the node was considered lost.
         (Ready | Delivered | Confirmed, Confirm) => Ok(Confirmed),
         (Answering | Answered, Confirm) => Ok(state),
         (Confirmed | Answering, NodeRestarts) => Ok(Ready),
         (Incomplete | Ready | Delivered | Answered, NodeRestarts) => Ok(state),
-        // A reply whose objects never came gives way to the next one.
+        // An incomplete reply is replaced by the next one.
         (Ready | Delivered | Confirmed | Answering, AnnounceReply) => Ok(Answering),
         (Incomplete | Ready | Delivered | Confirmed | Answering, Answer) => Ok(Answered),
         (Delivered | Confirmed | Answering | Answered, Complete)
         | (Incomplete | Confirmed | Answering | Answered, Pull)
         | (Incomplete, Confirm)
         | (Incomplete | Answered, AnnounceReply)
-        | (Answered, Answer) => Err(Illegal { state: state.name(), event: event.name() }),
+        | (Answered, Answer) => Err(IllegalTransition { state: state.name(), event: event.name() }),
     }
 }
 
-/// An instruction as it is kept.
+/// A stored instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instruction {
     pub envelope: Envelope,
-    /// How often it was handed out.
+    /// Number of deliveries.
     pub deliveries: u32,
     state: State,
 }
@@ -154,7 +153,7 @@ impl Instruction {
         Instruction { envelope, deliveries: 0, state: State::Incomplete }
     }
 
-    /// Puts a kept instruction back into memory. For stores.
+    /// Restores a stored instruction. For stores.
     pub fn restore(envelope: Envelope, deliveries: u32, state: State) -> Instruction {
         Instruction { envelope, deliveries, state }
     }
@@ -163,12 +162,12 @@ impl Instruction {
         self.state
     }
 
-    /// It was handed out so often that its node will not manage it.
-    pub fn is_hopeless(&self) -> bool {
+    /// The instruction reached its delivery limit.
+    pub fn is_undeliverable(&self) -> bool {
         self.deliveries >= MAX_DELIVERIES && matches!(self.state, State::Ready | State::Delivered)
     }
 
-    pub fn apply(&mut self, event: Event) -> Result<(), Illegal> {
+    pub fn apply(&mut self, event: Event) -> Result<(), IllegalTransition> {
         self.state = next(self.state, event)?;
         if event == Event::Pull {
             self.deliveries += 1;
@@ -177,8 +176,8 @@ impl Instruction {
     }
 }
 
-/// A reply as it is kept. It is ready when all its objects are here; then it is handed out as often as it is asked for,
-/// until the ServerApp confirms it.
+/// A stored reply. It is ready after all its objects arrived, and is returned to the ServerApp until the ServerApp
+/// confirms it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     pub envelope: Envelope,
@@ -205,14 +204,14 @@ mod tests {
         let rows = table.trim().lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         for (state, row) in State::ALL.into_iter().zip(rows) {
             assert_eq!(row[0], state.name());
-            for (event, want) in events.into_iter().zip(&row[1..]) {
-                assert_eq!(next(state, event).map_or("-", State::name), *want, "{state:?} + {event:?}");
+            for (event, expected) in events.into_iter().zip(&row[1..]) {
+                assert_eq!(next(state, event).map_or("-", State::name), *expected, "{state:?} + {event:?}");
             }
         }
     }
 
     #[test]
-    fn faults_name_everything_that_is_wrong() {
+    fn all_errors_of_an_envelope_are_reported() {
         let nothing = Envelope {
             id: MessageId::new([0; 32]),
             run: RunId(0),
@@ -226,8 +225,8 @@ mod tests {
             dst_task: None,
             error: None,
         };
-        assert_eq!(nothing.faults().len(), 6);
-        let sound = Envelope {
+        assert_eq!(nothing.errors().len(), 6);
+        let valid = Envelope {
             run: RunId(1),
             src: NodeId(1),
             dst: NodeId(2),
@@ -236,6 +235,6 @@ mod tests {
             created_at: EARLIEST_CREATED_AT,
             ..nothing
         };
-        assert!(sound.faults().is_empty());
+        assert!(valid.errors().is_empty());
     }
 }

@@ -1,14 +1,14 @@
-//! A node and its life: registered, online, offline, unregistered.
+//! The state machine of a node: registered, online, offline, unregistered.
 //!
-//! Being offline is a fact of time, not of an event: an online node whose promise has run out is offline, whoever looks.
+//! Offline depends on the time, not on an event: an online node whose deadline has passed is offline.
 
 use crate::id::NodeId;
-use crate::{Illegal, Seconds};
+use crate::{IllegalTransition, Seconds};
 
 /// Heartbeat intervals a node may announce.
 pub const HEARTBEAT_INTERVAL_S: std::ops::RangeInclusive<f64> = 10.0..=1800.0;
-/// A node is online until this many announced intervals have passed without a heartbeat.
-const HEARTBEAT_PATIENCE: f64 = 2.0;
+/// A node is online until this many intervals have passed without a heartbeat.
+const MAX_MISSED_HEARTBEATS: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum State {
@@ -20,8 +20,7 @@ pub enum State {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event {
-    /// A process with the node's key starts its life here. Allowed while online too: a node that was killed comes back
-    /// long before its last promise runs out.
+    /// A process with the node's key started. Legal while online too: a node may restart before its deadline.
     Activate {
         interval_s: f64,
     },
@@ -30,14 +29,14 @@ pub enum Event {
     },
     Deactivate,
     Unregister,
-    /// The SuperLink itself was away: who was online then gets one more patience to be heard.
-    Excuse {
+    /// The SuperLink was down: the deadline of online nodes is extended.
+    Extend {
         interval_s: f64,
     },
 }
 
 impl State {
-    /// The state as seen at `now`.
+    /// Returns the state at `now`.
     pub fn at(self, now: Seconds) -> State {
         match self {
             State::Online { until } if until <= now => State::Offline,
@@ -62,30 +61,30 @@ impl Event {
             Event::Heartbeat { .. } => "heartbeat",
             Event::Deactivate => "deactivate",
             Event::Unregister => "unregister",
-            Event::Excuse { .. } => "excuse",
+            Event::Extend { .. } => "extend",
         }
     }
 }
 
-/// The step `event` makes at `now`.
-pub fn next(state: State, event: Event, now: Seconds) -> Result<State, Illegal> {
-    let illegal = || Illegal { state: state.at(now).name(), event: event.name() };
+/// Returns the state after `event` at `now`.
+pub fn next(state: State, event: Event, now: Seconds) -> Result<State, IllegalTransition> {
+    let illegal = || IllegalTransition { state: state.at(now).name(), event: event.name() };
     match (state, event) {
         (State::Unregistered, _) => Err(illegal()),
         (_, Event::Activate { interval_s } | Event::Heartbeat { interval_s }) => {
-            Ok(State::Online { until: now + HEARTBEAT_PATIENCE * interval_s })
+            Ok(State::Online { until: now + MAX_MISSED_HEARTBEATS * interval_s })
         }
-        (State::Online { until }, Event::Excuse { interval_s }) => {
-            Ok(State::Online { until: until.max(now + HEARTBEAT_PATIENCE * interval_s) })
+        (State::Online { until }, Event::Extend { interval_s }) => {
+            Ok(State::Online { until: until.max(now + MAX_MISSED_HEARTBEATS * interval_s) })
         }
-        (_, Event::Excuse { .. }) => Err(illegal()),
+        (_, Event::Extend { .. }) => Err(illegal()),
         (State::Online { until }, Event::Deactivate) if until > now => Ok(State::Offline),
         (_, Event::Deactivate) => Err(illegal()),
         (_, Event::Unregister) => Ok(State::Unregistered),
     }
 }
 
-/// A node as it is kept.
+/// A stored node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub id: NodeId,
@@ -98,12 +97,12 @@ pub struct Node {
     pub last_deactivated_at: Option<Seconds>,
     pub unregistered_at: Option<Seconds>,
     pub heartbeat_interval_s: f64,
-    /// What its owner calls it, and where it stands; may be empty.
+    /// Given by the owner; may be empty.
     pub name: String,
     pub location: String,
-    /// What it said of itself when it was last activated, like `http 1.42.0`; empty: it never was.
+    /// Client release at the last activation, like `http 1.42.0`; empty before the first activation.
     pub client: String,
-    /// The last promise, kept after the node went offline: users see it.
+    /// The last deadline. Users see it also after the node went offline.
     pub online_until: Option<Seconds>,
     state: State,
 }
@@ -128,7 +127,7 @@ impl Node {
         }
     }
 
-    /// Puts a kept node back into memory. For stores.
+    /// Restores a stored node. For stores.
     pub fn restore(self, state: State) -> Node {
         Node { state, ..self }
     }
@@ -137,8 +136,8 @@ impl Node {
         self.state
     }
 
-    /// Steps the machine and keeps the dates that users see.
-    pub fn apply(&mut self, event: Event, now: Seconds) -> Result<(), Illegal> {
+    /// Applies an event and updates the dates.
+    pub fn apply(&mut self, event: Event, now: Seconds) -> Result<(), IllegalTransition> {
         let before = self.state.at(now);
         if let (State::Online { until }, State::Offline) = (self.state, before) {
             self.last_deactivated_at = Some(until);
@@ -167,7 +166,7 @@ impl Node {
         Ok(())
     }
 
-    /// When the node was last seen to leave, as of `now`.
+    /// Returns when the node last went offline, as of `now`.
     pub fn last_deactivated_at(&self, now: Seconds) -> Option<Seconds> {
         match self.state {
             State::Online { until } if until <= now => Some(until),
@@ -198,7 +197,7 @@ mod tests {
             Event::Heartbeat { interval_s: I },
             Event::Deactivate,
             Event::Unregister,
-            Event::Excuse { interval_s: I },
+            Event::Extend { interval_s: I },
         ];
         let up = Some(State::Online { until: NOW + 60.0 });
         let gone = Some(State::Unregistered);
@@ -210,8 +209,8 @@ mod tests {
             [None, None, None, None, None],
         ];
         for (state, row) in states.into_iter().zip(expected) {
-            for (event, want) in events.into_iter().zip(row) {
-                assert_eq!(next(state, event, NOW).ok(), want, "{state:?} + {event:?}");
+            for (event, expected) in events.into_iter().zip(row) {
+                assert_eq!(next(state, event, NOW).ok(), expected, "{state:?} + {event:?}");
             }
         }
     }
@@ -231,8 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_backwards_never_shortens_by_excuse() {
+    fn an_extension_never_shortens_the_deadline() {
         let state = State::Online { until: 500.0 };
-        assert_eq!(next(state, Event::Excuse { interval_s: I }, 100.0), Ok(State::Online { until: 500.0 }));
+        assert_eq!(next(state, Event::Extend { interval_s: I }, 100.0), Ok(State::Online { until: 500.0 }));
     }
 }

@@ -1,8 +1,8 @@
-//! Objects: content-addressed, reference-counted, and announced by one sender in one run.
+//! Objects: content-addressed, reference-counted, announced by one sender in one run.
 //!
-//! An object is announced with its tree before its content comes. It is *complete* when its content and all objects
-//! below it are here; completeness climbs to the parents, and a message whose root is complete is ready. An object
-//! lives as long as a parent or a message refers to it.
+//! An object is announced with its tree before its content arrives. It is *complete* when its content and all objects
+//! below it are stored. Completeness propagates to the parents, and a message with a complete root is ready. An object
+//! exists as long as a parent or a message refers to it.
 //!
 //! An announcement is valid only in its [`Scope`]: a false announcement cannot change an announcement of another sender
 //! or run for the same id. The content is stored once for all scopes, because its id is its hash.
@@ -16,7 +16,7 @@ use crate::message::{self, Envelope};
 use crate::port::{Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 
-/// Message, RecordDict, ArrayRecord, Array, ArrayChunk: five levels, and some room.
+/// Flower uses five levels: Message, RecordDict, ArrayRecord, Array, ArrayChunk.
 pub const MAX_HEIGHT: u32 = 8;
 /// Maximum number of objects in the tree of one message. Flower splits arrays into chunks of 5 MiB, so this suffices
 /// for a model of 150 GB.
@@ -46,7 +46,7 @@ impl Scope {
     }
 }
 
-/// An object and what is below it, as announced or as handed out.
+/// An object and the objects below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     pub id: ObjectId,
@@ -106,12 +106,12 @@ pub fn transactions<T>(messages: Vec<T>, tree: impl Fn(&T) -> &Tree) -> Vec<Vec<
     transactions
 }
 
-/// Where the bytes are.
+/// The location of an object's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Small: kept with the row.
+    /// Small content, stored in the row.
     Inline(Bytes),
-    /// Kept apart from the rows, under a name that is never used twice.
+    /// Large content, stored outside of the rows under a name that is never reused.
     Large { name: String, bytes: u64 },
 }
 
@@ -130,7 +130,7 @@ pub enum Event {
     ChildCompletes,
 }
 
-/// An object as it is kept, without its content.
+/// A stored object without its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
     pub id: ObjectId,
@@ -139,29 +139,29 @@ pub struct Object {
     pub references: u32,
     /// Children that are not complete.
     pub waiting: u32,
-    /// Its content is here.
-    pub here: bool,
-    /// Levels of its tree, itself included.
+    /// The content is stored.
+    pub has_content: bool,
+    /// Levels of its tree, including itself.
     pub height: u32,
-    /// Objects in its tree, counted as often as they are handed out.
+    /// Number of objects in its tree; shared objects count once per parent.
     pub tree_objects: u64,
 }
 
 impl Object {
     /// An object without children or references.
     pub fn new(scope: Scope, id: ObjectId) -> Object {
-        Object { id, scope, references: 0, waiting: 0, here: false, height: 1, tree_objects: 1 }
+        Object { id, scope, references: 0, waiting: 0, has_content: false, height: 1, tree_objects: 1 }
     }
 
     pub fn is_complete(&self) -> bool {
-        self.here && self.waiting == 0
+        self.has_content && self.waiting == 0
     }
 
-    /// Steps the machine; says whether the object became complete by it.
+    /// Applies an event. Returns whether the object became complete.
     pub fn apply(&mut self, event: Event) -> bool {
         let before = self.is_complete();
         match event {
-            Event::ContentArrives => self.here = true,
+            Event::ContentArrives => self.has_content = true,
             Event::ChildCompletes => self.waiting = self.waiting.saturating_sub(1),
         }
         !before && self.is_complete()
@@ -171,10 +171,13 @@ impl Object {
 /// Finds an object that the sender of `scope` may read. A ServerApp may read all objects of its run. A node may read
 /// objects sent by its run's ServerApp or by itself. Objects whose content is stored are preferred.
 pub fn visible(read: &(impl Read + ?Sized), scope: Scope, id: ObjectId) -> Result<Option<Object>, Refusal> {
-    let elsewhere =
-        if scope.is_app() { read.object_here(scope.run, id)? } else { read.object(Scope::of_app(scope.run), id)? };
+    let elsewhere = if scope.is_app() {
+        read.object_with_content(scope.run, id)?
+    } else {
+        read.object(Scope::of_app(scope.run), id)?
+    };
     match elsewhere {
-        Some(object) if object.here => Ok(Some(object)),
+        Some(object) if object.has_content => Ok(Some(object)),
         pending => Ok(read.object(scope, id)?.or(pending)),
     }
 }
@@ -237,13 +240,13 @@ impl Announcement {
             }
             None => self.insert(tx, tree.id, children)?,
         };
-        if !object.here {
+        if !object.has_content {
             self.missing.push(tree.id);
         }
         Ok(())
     }
 
-    /// The distinct children, in order.
+    /// Announces the children and returns their distinct ids in order.
     fn announce_children(&mut self, tx: &dyn Tx, tree: &Tree) -> Result<Vec<ObjectId>, Refusal> {
         let mut distinct = HashSet::with_capacity(tree.children.len());
         let mut children = Vec::with_capacity(tree.children.len());
@@ -269,12 +272,12 @@ impl Announcement {
         if object.height > MAX_HEIGHT || object.tree_objects > MAX_TREE_OBJECTS {
             return Err(too_large(id));
         }
-        if let Some(other) = visible(tx, self.scope, id)?.filter(|other| other.here) {
-            // The content is stored, so the announced children must equal those that the content names.
+        if let Some(other) = visible(tx, self.scope, id)?.filter(|other| other.has_content) {
+            // The content is stored, so the announced children must equal the children in the content.
             if !same_ids(&tx.children(other.scope, id)?, &children) {
                 return Err(other_children(id));
             }
-            object.here = true;
+            object.has_content = true;
         }
         self.keep(object, Some(children));
         Ok(object)
@@ -330,11 +333,11 @@ fn same_ids(some: &[ObjectId], others: &[ObjectId]) -> bool {
     set(some) == set(others)
 }
 
-/// What became of content that arrived.
+/// The result of arriving content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     Stored,
-    /// It was here before; the new copy is not needed.
+    /// The content was already stored.
     Known,
     /// The sender did not announce the object.
     Unannounced,
@@ -349,7 +352,7 @@ pub fn arrive(
     children: &[ObjectId],
 ) -> Result<Arrival, Refusal> {
     let Some(mut object) = tx.object(scope, id)? else { return Ok(Arrival::Unannounced) };
-    if object.here {
+    if object.has_content {
         return Ok(Arrival::Known);
     }
     if !same_ids(&tx.children(scope, id)?, children) {
@@ -362,13 +365,13 @@ pub fn arrive(
     let complete = object.apply(Event::ContentArrives);
     tx.update_object(&object)?;
     if complete {
-        climb(tx, object)?;
+        propagate_completion(tx, object)?;
     }
     Ok(arrival)
 }
 
-/// Tells the parents of a complete object, and theirs; messages at the top become ready.
-fn climb(tx: &mut dyn Tx, object: Object) -> Result<(), Refusal> {
+/// Propagates the completeness of an object to its ancestors; messages with a complete root become ready.
+fn propagate_completion(tx: &mut dyn Tx, object: Object) -> Result<(), Refusal> {
     let scope = object.scope;
     let mut complete = vec![object];
     while let Some(object) = complete.pop() {
@@ -388,7 +391,7 @@ fn climb(tx: &mut dyn Tx, object: Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The root of a message is complete: the instruction may go out, or the reply counts.
+/// Marks the message as ready after its root is complete.
 pub(crate) fn complete_message(tx: &mut dyn Tx, scope: Scope, id: MessageId) -> Result<(), Refusal> {
     let is_ours = |envelope: &Envelope| Scope::of_message(envelope) == scope;
     if scope.is_app() {
@@ -408,7 +411,7 @@ pub(crate) fn complete_message(tx: &mut dyn Tx, scope: Scope, id: MessageId) -> 
     Ok(())
 }
 
-/// The instruction has its reply. It keeps its objects: its sender may not know yet that they have arrived.
+/// Marks an instruction as answered. Its objects are kept: its sender may not know yet that they have arrived.
 pub(crate) fn answer(tx: &mut dyn Tx, instruction: MessageId) -> Result<(), Refusal> {
     let Some(mut instruction) = tx.instruction(instruction)? else { return Ok(()) };
     if instruction.apply(message::Event::Answer).is_ok() {
@@ -417,7 +420,7 @@ pub(crate) fn answer(tx: &mut dyn Tx, instruction: MessageId) -> Result<(), Refu
     Ok(())
 }
 
-/// One reference less; what nobody refers to goes, and so on below it.
+/// Removes one reference and deletes all objects without references.
 pub(crate) fn release(tx: &mut dyn Tx, scope: Scope, root: ObjectId) -> Result<(), Refusal> {
     let mut released = vec![root];
     while let Some(id) = released.pop() {
@@ -433,7 +436,7 @@ pub(crate) fn release(tx: &mut dyn Tx, scope: Scope, root: ObjectId) -> Result<(
     Ok(())
 }
 
-/// The tree below `root`, as it was announced. Its size was checked then.
+/// Returns the announced tree below `root`. The announcement checked its size.
 pub fn tree(read: &(impl Read + ?Sized), scope: Scope, root: ObjectId) -> Result<Tree, Refusal> {
     let children = read.children(scope, root)?;
     let children = children.into_iter().map(|child| tree(read, scope, child)).collect::<Result<_, _>>()?;
@@ -444,7 +447,7 @@ pub fn tree(read: &(impl Read + ?Sized), scope: Scope, root: ObjectId) -> Result
 mod tests {
     use super::*;
 
-    /// Every state, every event: (here, waiting) -> event -> (here, waiting, became complete).
+    /// Every state, every event: (has_content, waiting) -> event -> (has_content, waiting, became complete).
     #[test]
     fn table() {
         use Event::*;
@@ -459,11 +462,11 @@ mod tests {
             ((true, 0), ContentArrives, (true, 0, false)),
             ((true, 0), ChildCompletes, (true, 0, false)),
         ];
-        for ((here, waiting), event, want) in rows {
+        for ((has_content, waiting), event, expected) in rows {
             let object = Object::new(Scope::of_app(RunId(1)), ObjectId::new([0; 32]));
-            let mut object = Object { waiting, here, ..object };
+            let mut object = Object { waiting, has_content, ..object };
             let became = object.apply(event);
-            assert_eq!((object.here, object.waiting, became), want, "{here} {waiting} + {event:?}");
+            assert_eq!((object.has_content, object.waiting, became), expected, "{has_content} {waiting} + {event:?}");
         }
     }
 
@@ -474,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_checked_against_both_limits() {
+    fn a_tree_has_both_limits() {
         let wide = |children: u64| Tree { children: (1..=children).map(leaf).collect(), ..leaf(0) };
         assert!(wide(MAX_TREE_OBJECTS - 1).check().is_ok());
         assert!(wide(MAX_TREE_OBJECTS).check().is_err());
@@ -487,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_split_by_the_objects_that_they_add() {
+    fn messages_are_split_by_their_new_objects() {
         let shared = Tree { children: (1..2000).map(leaf).collect(), ..leaf(0) };
         let model = |n: u64| Tree { children: vec![shared.clone()], ..leaf(1 << 32 | n) };
         let large = |n: u64| Tree { children: (0..3000).map(|child| leaf(n << 40 | child)).collect(), ..leaf(n << 48) };

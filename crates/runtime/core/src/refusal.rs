@@ -1,5 +1,5 @@
-//! Why something was not done. Front ends turn the kind into their protocol's code; clients act on that code, so the
-//! kind is control flow and not decoration.
+//! Errors of calls. Front ends map the kind to a code of their protocol. Clients act on the code, so the kind is
+//! control flow.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -7,21 +7,21 @@ use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Nothing wrong with the question, the answer may be different soon. Clients try again for ever.
+    /// A temporary failure. Clients retry for ever.
     Transient,
-    /// The run is not running (any more). Clients drop it quietly.
+    /// The run is not running. Clients drop the run without an error.
     RunOver,
-    /// The caller may not do this.
+    /// The caller lacks a permission.
     Denied,
-    /// The caller is not who it says.
+    /// The caller is not authenticated.
     Unauthenticated,
-    /// The question makes no sense in any state.
+    /// The request is invalid in every state.
     Invalid,
-    /// The question makes no sense in this state.
+    /// The request is invalid in this state.
     Precondition,
     NotFound,
     Unimplemented,
-    /// Over a limit that waiting does not change.
+    /// The request exceeds a limit; a retry does not help.
     TooLarge,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
     ];
 }
 
-/// A refusal: the kind for programs, the text for people.
+/// An error of a call: the kind for programs, the text for people.
 #[derive(Debug)]
 pub struct Refusal {
     pub kind: Kind,

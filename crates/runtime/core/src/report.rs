@@ -1,29 +1,28 @@
-//! What is told of a training, round by round, by a native ServerApp or by who watches another one. Kept with the run and handed back unread: what is in a
-//! report is between the ServerApp and those who ask for it.
+//! Training reports of native ServerApps, or of an observer of other ServerApps. The core does not interpret them.
 
 use crate::fleet::running;
 use crate::id::RunId;
 use crate::port::{Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 
-/// A longer name of a kind is nobody's.
+/// Maximum length of the name of a kind.
 pub const MAX_KIND_BYTES: usize = 32;
-/// The kind of a report of a round that is over.
+/// The kind of reports about finished rounds.
 pub const ROUND: &str = "round";
 
-/// A report as it is kept. A run has one of each kind for a round.
+/// A stored report. A run has at most one report of each kind per round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrainingReport {
     pub run: RunId,
     pub round: u64,
-    /// What it tells of, in small letters and dashes.
+    /// Lower-case letters and dashes.
     pub kind: String,
-    /// JSON, as the front end took it.
+    /// JSON, as received.
     pub body: String,
 }
 
-/// Keeps what was seen of a round, in place of what was seen before. The run may be over: its last round is then, too.
-pub fn keep_observed(tx: &mut dyn Tx, report: &TrainingReport) -> Result<(), Refusal> {
+/// Stores an observation of a round. Replaces the previous one. The run may have finished with this round.
+pub fn store_observed(tx: &mut dyn Tx, report: &TrainingReport) -> Result<(), Refusal> {
     if tx.run(report.run)?.is_some() && i64::try_from(report.round).is_ok() {
         tx.put_report(report)?;
         tx.wake(Topic::Run(report.run));
@@ -31,8 +30,8 @@ pub fn keep_observed(tx: &mut dyn Tx, report: &TrainingReport) -> Result<(), Ref
     Ok(())
 }
 
-/// Keeps a report of a running run, and gives back the one that it replaces. Said again, nothing changes.
-pub fn keep(tx: &mut dyn Tx, report: &TrainingReport) -> Result<Option<TrainingReport>, Refusal> {
+/// Stores a report of a running run and returns the report that it replaces. Idempotent.
+pub fn store(tx: &mut dyn Tx, report: &TrainingReport) -> Result<Option<TrainingReport>, Refusal> {
     let mut run = running(tx, report.run)?;
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
     if report.kind.is_empty() || report.kind.len() > MAX_KIND_BYTES || !report.kind.bytes().all(is_name) {

@@ -1,11 +1,11 @@
-//! A run and its life: pending, starting, running, finished.
+//! The state machine of a run: pending, starting, running, finished.
 
 use crate::id::RunId;
-use crate::{Illegal, Seconds};
+use crate::{IllegalTransition, Seconds};
 
-/// A ServerApp that was started this often and never asked for its inputs will not be started again.
+/// Maximum number of launches of a ServerApp that never pulls its inputs.
 pub const MAX_LAUNCHES: u32 = 5;
-/// A native ServerApp that died is started again this often without a round that came of it, to go on from what it kept.
+/// Maximum number of restarts of a native ServerApp without a finished round in between.
 pub const MAX_RESTARTS: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,13 +15,13 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Who trains: what must be started for a run.
+/// The kind of ServerApp of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ServerApp {
-    /// The Python program that the run brings.
+    /// The Python program in the run's FAB.
     #[default]
     Flower,
-    /// The one that is part of Trellis.
+    /// The native ServerApp of Trellis.
     Native,
 }
 
@@ -35,13 +35,13 @@ pub enum State {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody took the run and got a token for its ServerApp.
+    /// A launcher took the run and got a token for its ServerApp.
     Claim,
-    /// The ServerApp asked for its inputs. Asking again changes nothing: the first answer may have been lost.
+    /// The ServerApp pulled its inputs. Idempotent: the first answer may have been lost.
     PullInputs,
-    /// The claim came to nothing: the run may be taken again.
+    /// The launch failed: the run may be claimed again.
     LoseLaunch,
-    /// The ServerApp died, and another one goes on in its place.
+    /// The ServerApp died, and a new process continues the run.
     Restart,
     Finish {
         outcome: Outcome,
@@ -90,9 +90,9 @@ impl Event {
     }
 }
 
-/// The step `event` makes.
-pub fn next(state: &State, event: Event) -> Result<State, Illegal> {
-    let illegal = Illegal { state: state.name(), event: event.name() };
+/// Returns the next state.
+pub fn next(state: &State, event: Event) -> Result<State, IllegalTransition> {
+    let illegal = IllegalTransition { state: state.name(), event: event.name() };
     match (state, event) {
         (State::Pending, Event::Claim) => Ok(State::Starting),
         (State::Pending | State::Starting | State::Running, Event::PullInputs) => Ok(State::Running),
@@ -111,16 +111,16 @@ pub fn next(state: &State, event: Event) -> Result<State, Illegal> {
     }
 }
 
-/// A run as it is kept.
+/// A stored run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     pub id: RunId,
     pub fab_id: String,
     pub fab_version: String,
     pub fab_hash: String,
-    /// The front end's encoding of the overrides; the core hands it back unread.
+    /// Overrides in the front end's encoding. The core does not interpret them.
     pub override_config: Vec<u8>,
-    /// Likewise the federation options.
+    /// Federation options in the front end's encoding.
     pub federation_options: Vec<u8>,
     pub federation: String,
     pub account: String,
@@ -129,15 +129,15 @@ pub struct Run {
     pub starting_at: Option<Seconds>,
     pub running_at: Option<Seconds>,
     pub finished_at: Option<Seconds>,
-    /// How often a ServerApp was started for it.
+    /// Number of launches of its ServerApp.
     pub launches: u32,
     pub clientapp_runtime_s: f64,
-    /// What its ServerApp said of itself when it asked for its inputs, like `grpc 1.39.0`; empty: it never did.
+    /// Client release of its ServerApp, like `grpc 1.39.0`; empty before it pulled its inputs.
     pub client: String,
     state: State,
 }
 
-/// What a user hands in to make a run.
+/// A new run as submitted by a user.
 #[derive(Debug, Clone, Default)]
 pub struct NewRun {
     pub fab_id: String,
@@ -173,7 +173,7 @@ impl Run {
         }
     }
 
-    /// Puts a kept run back into memory. For stores.
+    /// Restores a stored run. For stores.
     pub fn restore(self, state: State) -> Run {
         Run { state, ..self }
     }
@@ -182,8 +182,7 @@ impl Run {
         &self.state
     }
 
-    /// A round is over that was not before: deaths of the ServerApp up to now do not count any more. Returns whether there were
-    /// any.
+    /// Resets the count of restarts after a finished round. Returns whether there were restarts.
     pub fn note_progress(&mut self) -> bool {
         let had_died = self.state == State::Running && self.launches > 1;
         if had_died {
@@ -192,8 +191,8 @@ impl Run {
         had_died
     }
 
-    /// Steps the machine and keeps the dates that users see.
-    pub fn apply(&mut self, event: Event, now: Seconds) -> Result<(), Illegal> {
+    /// Applies an event and updates the dates.
+    pub fn apply(&mut self, event: Event, now: Seconds) -> Result<(), IllegalTransition> {
         self.launches += u32::from(self.state == State::Running && event == Event::Restart);
         let state = next(&self.state, event)?;
         match (&self.state, &state) {
@@ -253,14 +252,14 @@ mod tests {
             (finished(Stopped), [None, None, None, None, None, None, stopped]),
         ];
         for (state, row) in rows {
-            for (event, want) in events.iter().zip(row) {
-                assert_eq!(next(&state, event.clone()).ok(), want, "{state:?} + {event:?}");
+            for (event, expected) in events.iter().zip(row) {
+                assert_eq!(next(&state, event.clone()).ok(), expected, "{state:?} + {event:?}");
             }
         }
     }
 
     #[test]
-    fn repeated_steps_keep_the_first_date() {
+    fn repeated_events_keep_the_first_date() {
         let mut run = Run::new(RunId(1), NewRun::default(), 1.0);
         run.apply(Event::Claim, 2.0).unwrap();
         run.apply(Event::PullInputs, 3.0).unwrap();

@@ -1,21 +1,20 @@
-//! Secrets: what accounts prove themselves with, and what a node joins with. Only their hashes are known here.
+//! Secrets of accounts and join tokens of nodes. The core knows only their hashes.
 //!
-//! Expiry is a fact of time, not of an event: a secret whose time is up is void, whoever looks.
+//! Expiry depends on the time, not on an event.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::id::NodeId;
-use crate::{Illegal, Seconds};
+use crate::{IllegalTransition, Seconds};
 
 /// SHA-256 of a secret.
 pub type Hash = [u8; 32];
 
-/// The public name of a secret: the first 8 hexadecimal digits of its hash. It proves nothing.
+/// The public id of a secret: the first 8 hexadecimal digits of its hash. It authenticates nobody.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecretId([u8; 4]);
 
-/// Not 8 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not the ID of a secret: expected 8 lower-case hexadecimal digits")]
 pub struct InvalidSecretId;
@@ -25,8 +24,14 @@ impl SecretId {
         SecretId([hash[0], hash[1], hash[2], hash[3]])
     }
 
-    pub fn as_bytes(&self) -> &[u8; 4] {
-        &self.0
+    /// Returns the first and the last hash with this id.
+    pub fn hash_range(&self) -> (Hash, Hash) {
+        let with = |rest: u8| {
+            let mut hash = [rest; 32];
+            hash[..4].copy_from_slice(&self.0);
+            hash
+        };
+        (with(0), with(0xff))
     }
 }
 
@@ -55,14 +60,14 @@ impl FromStr for SecretId {
     }
 }
 
-/// What a secret is good for.
+/// What a secret may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// Speaks for its account, any number of times.
+    /// Authenticates its account, any number of times.
     Access,
     /// Gets its account a new pair of secrets, once.
     Refresh,
-    /// Lets one node join, once. Its account is the one that issued it.
+    /// Registers one node, once. Its account is the issuer.
     Join,
 }
 
@@ -81,7 +86,7 @@ impl Purpose {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum State {
     Fresh,
-    /// It did what it was for: `node` joined by it.
+    /// Used once; `node` is the node that joined.
     Used {
         at: Seconds,
         node: Option<NodeId>,
@@ -116,28 +121,28 @@ impl Event {
     }
 }
 
-/// The step `event` makes at `now`. Whether the secret has expired is the caller's question.
-pub fn next(purpose: Purpose, state: State, event: Event, now: Seconds) -> Result<State, Illegal> {
+/// Returns the state after `event` at `now`. The caller checks the expiry.
+pub fn next(purpose: Purpose, state: State, event: Event, now: Seconds) -> Result<State, IllegalTransition> {
     match (purpose, state, event) {
         (Purpose::Refresh | Purpose::Join, State::Fresh, Event::Use { node }) => Ok(State::Used { at: now, node }),
         (_, State::Fresh | State::Used { .. }, Event::Revoke) => Ok(State::Revoked { at: now }),
         (_, State::Revoked { .. }, Event::Revoke) => Ok(state),
-        // Access is not used up.
+        // An access secret is not used up.
         (Purpose::Access, _, Event::Use { .. })
         | (_, State::Used { .. } | State::Revoked { .. }, Event::Use { .. }) => {
-            Err(Illegal { state: state.name(), event: event.name() })
+            Err(IllegalTransition { state: state.name(), event: event.name() })
         }
     }
 }
 
-/// A secret as it is kept.
+/// A stored secret.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Secret {
     pub hash: Hash,
     pub purpose: Purpose,
-    /// The id of the account that it speaks for, or that issued it.
+    /// The id of the account that it authenticates, or of the issuer.
     pub account: String,
-    /// What its owner calls it; may be empty.
+    /// A label chosen by the user; may be empty.
     pub label: String,
     pub created_at: Seconds,
     pub expires_at: Option<Seconds>,
@@ -157,7 +162,7 @@ impl Secret {
         }
     }
 
-    /// Puts a kept secret back into memory. For stores.
+    /// Restores a stored secret. For stores.
     pub fn restore(self, state: State) -> Secret {
         Secret { state, ..self }
     }
@@ -174,7 +179,7 @@ impl Secret {
         self.expires_at.is_some_and(|end| end <= now)
     }
 
-    /// When it was, or will be, over; `None`: never by itself.
+    /// Returns when the secret ended or will end; `None`: it does not end by itself.
     pub fn ends_at(&self) -> Option<Seconds> {
         match self.state {
             State::Used { at, .. } | State::Revoked { at } => Some(at),
@@ -182,14 +187,14 @@ impl Secret {
         }
     }
 
-    /// Steps the machine; says whether anything changed by it.
-    pub fn apply(&mut self, event: Event, now: Seconds) -> Result<bool, Illegal> {
+    /// Applies an event. Returns whether the secret changed.
+    pub fn apply(&mut self, event: Event, now: Seconds) -> Result<bool, IllegalTransition> {
         let state = next(self.purpose, self.state, event, now)?;
         Ok(std::mem::replace(&mut self.state, state) != state)
     }
 }
 
-/// As the audit log names it.
+/// The form in the audit log.
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.purpose.name(), self.id())?;
@@ -217,8 +222,8 @@ mod tests {
                 (revoked, [None, Some(revoked)]),
             ];
             for (state, row) in rows {
-                for (event, want) in [Event::Use { node: by }, Event::Revoke].into_iter().zip(row) {
-                    assert_eq!(next(purpose, state, event, NOW).ok(), want, "{purpose:?} {state:?} + {event:?}");
+                for (event, expected) in [Event::Use { node: by }, Event::Revoke].into_iter().zip(row) {
+                    assert_eq!(next(purpose, state, event, NOW).ok(), expected, "{purpose:?} {state:?} + {event:?}");
                 }
             }
         }
@@ -232,7 +237,7 @@ mod tests {
         assert_eq!(secret.apply(Event::Use { node: None }, NOW + 1.0), Ok(true));
         assert_eq!(secret.ends_at(), Some(NOW + 1.0));
         assert_eq!(secret.apply(Event::Revoke, NOW + 2.0), Ok(true));
-        assert_eq!(secret.apply(Event::Revoke, NOW + 3.0), Ok(false), "the first time counts");
+        assert_eq!(secret.apply(Event::Revoke, NOW + 3.0), Ok(false), "the first revocation counts");
         assert_eq!(secret.ends_at(), Some(NOW + 2.0));
         assert_eq!(secret.to_string(), "join 07070707 (barn)");
         let lasting = Secret::new([7; 32], Purpose::Access, "1", "", None, NOW);
@@ -241,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn public_ids_round_trip_and_refuse_everything_else() {
+    fn public_ids_round_trip_and_other_texts_are_refused() {
         let id = SecretId::of(&[0x0a; 32]);
         assert_eq!(id.to_string(), "0a0a0a0a");
         assert_eq!("0a0a0a0a".parse(), Ok(id));

@@ -1,31 +1,31 @@
-//! The token of a run's ServerApp: issued to whoever claims the run, active while the app is heard, spent at its end.
+//! The token of a run's ServerApp: issued with the claim, active while the app sends heartbeats, spent with its
+//! outputs.
 //!
-//! Only a hash of the secret is kept. At most one token of a run is good at any time.
+//! Only a hash of the secret is stored. A run has at most one valid token.
 
 use crate::id::RunId;
-use crate::{Illegal, Seconds};
+use crate::{IllegalTransition, Seconds};
 
-/// A run claimed by a SuperExec whose app has not asked for its inputs after this time is free again. Loading an app may
-/// take a minute on a busy machine, and a second copy would slow down the first.
-const LAUNCH_PATIENCE_S: f64 = 120.0;
-/// After an absence of the SuperLink nobody can say whether the claimed app was started: it gets this long to show up.
-const RELAUNCH_PATIENCE_S: f64 = 10.0;
-/// From the inputs to the first heartbeat an app may install itself (1.25 sends no heartbeat meanwhile).
-const INSTALL_PATIENCE_S: f64 = 180.0;
-/// After a heartbeat the app may be silent for this long.
-const HEARTBEAT_PATIENCE_S: f64 = 60.0;
+/// Time for a claimed app to pull its inputs; then the run can be claimed again. Loading an app may take a minute on a
+/// busy machine, and a second copy would slow down the first.
+const LAUNCH_TIMEOUT_S: f64 = 120.0;
+/// After a restart of the SuperLink it is unknown whether a claimed app was started: time for it to pull its inputs.
+const RELAUNCH_TIMEOUT_S: f64 = 10.0;
+/// Time between the inputs and the first heartbeat. Flower 1.25 installs the app meanwhile without heartbeats.
+const INSTALL_TIMEOUT_S: f64 = 180.0;
+/// Heartbeat timeout.
+const HEARTBEAT_TIMEOUT_S: f64 = 60.0;
 
-/// An app whose connection was closed is heard again within this time, if it lives: it sends a heartbeat at least every
-/// 22.5 s.
-const HANGUP_PATIENCE_S: f64 = 25.0;
+/// Timeout after the connection was closed: a living app sends a heartbeat at least every 22.5 s.
+const HANGUP_TIMEOUT_S: f64 = 25.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum State {
-    /// Handed out, not used yet.
+    /// Issued, not used.
     Issued { until: Seconds },
-    /// The app has its inputs and is at work.
+    /// The app has its inputs.
     Active { until: Seconds },
-    /// The app delivered its outputs; only its last word is missing.
+    /// The app pushed its outputs and has not reported its end.
     Spent { until: Seconds },
 }
 
@@ -34,18 +34,18 @@ pub enum Event {
     PullInputs,
     Heartbeat,
     PushOutputs,
-    /// The connection that the app works over was closed.
+    /// The app's connection was closed.
     Hangup,
-    /// The SuperLink was away, so silence proves nothing: patience starts again.
-    Excuse,
+    /// The SuperLink was down: the timeout starts again.
+    Extend,
 }
 
 impl State {
     pub fn issue(now: Seconds) -> State {
-        State::Issued { until: now + LAUNCH_PATIENCE_S }
+        State::Issued { until: now + LAUNCH_TIMEOUT_S }
     }
 
-    /// The launcher watches the process of the app, and says when it is gone: only then is the run free again.
+    /// For a launcher that watches the process and reports its end: the claim has no timeout.
     pub fn issue_watched() -> State {
         State::Issued { until: f64::INFINITY }
     }
@@ -73,34 +73,36 @@ impl State {
     }
 }
 
-/// The step `event` makes at `now`. Whether the token has expired is the caller's question, not the machine's: a late
-/// heartbeat of a run that nobody has declared dead yet saves it.
-pub fn next(state: State, event: Event, now: Seconds) -> Result<State, Illegal> {
+/// Returns the state after `event` at `now`. The caller checks the expiry: a late heartbeat still renews the token of a
+/// run that was not failed yet.
+pub fn next(state: State, event: Event, now: Seconds) -> Result<State, IllegalTransition> {
     match (state, event) {
-        (State::Issued { .. }, Event::PullInputs) => Ok(State::Active { until: now + INSTALL_PATIENCE_S }),
-        (State::Active { until }, Event::PullInputs) => {
-            Ok(State::Active { until: until.max(now + INSTALL_PATIENCE_S) })
-        }
+        (State::Issued { .. }, Event::PullInputs) => Ok(State::Active { until: now + INSTALL_TIMEOUT_S }),
+        (State::Active { until }, Event::PullInputs) => Ok(State::Active { until: until.max(now + INSTALL_TIMEOUT_S) }),
         (State::Issued { until }, Event::Heartbeat) => {
-            Ok(State::Issued { until: until.max(now + HEARTBEAT_PATIENCE_S) })
+            Ok(State::Issued { until: until.max(now + HEARTBEAT_TIMEOUT_S) })
         }
-        (State::Active { .. }, Event::Heartbeat) => Ok(State::Active { until: now + HEARTBEAT_PATIENCE_S }),
+        (State::Active { .. }, Event::Heartbeat) => Ok(State::Active { until: now + HEARTBEAT_TIMEOUT_S }),
         (State::Spent { .. }, Event::Heartbeat) | (State::Active { .. } | State::Spent { .. }, Event::PushOutputs) => {
-            Ok(State::Spent { until: now + HEARTBEAT_PATIENCE_S })
+            Ok(State::Spent { until: now + HEARTBEAT_TIMEOUT_S })
         }
-        (State::Issued { .. }, Event::Excuse) if state.is_watched() => Ok(state),
-        (State::Issued { .. }, Event::Excuse) => Ok(State::Issued { until: now + RELAUNCH_PATIENCE_S }),
-        (State::Active { until }, Event::Excuse) => Ok(State::Active { until: until.max(now + HEARTBEAT_PATIENCE_S) }),
-        (State::Spent { until }, Event::Excuse) => Ok(State::Spent { until: until.max(now + HEARTBEAT_PATIENCE_S) }),
+        (State::Issued { .. }, Event::Extend) if state.is_watched() => Ok(state),
+        (State::Issued { .. }, Event::Extend) => Ok(State::Issued { until: now + RELAUNCH_TIMEOUT_S }),
+        (State::Active { until }, Event::Extend) => Ok(State::Active { until: until.max(now + HEARTBEAT_TIMEOUT_S) }),
+        (State::Spent { until }, Event::Extend) => Ok(State::Spent { until: until.max(now + HEARTBEAT_TIMEOUT_S) }),
         (State::Issued { .. }, Event::Hangup) => Ok(state),
-        (State::Active { until }, Event::Hangup) => Ok(State::Active { until: until.min(now + HANGUP_PATIENCE_S) }),
-        (State::Spent { until }, Event::Hangup) => Ok(State::Spent { until: until.min(now + HANGUP_PATIENCE_S) }),
-        (State::Issued { .. }, Event::PushOutputs) => Err(Illegal { state: state.name(), event: "push outputs" }),
-        (State::Spent { .. }, Event::PullInputs) => Err(Illegal { state: state.name(), event: "pull inputs" }),
+        (State::Active { until }, Event::Hangup) => Ok(State::Active { until: until.min(now + HANGUP_TIMEOUT_S) }),
+        (State::Spent { until }, Event::Hangup) => Ok(State::Spent { until: until.min(now + HANGUP_TIMEOUT_S) }),
+        (State::Issued { .. }, Event::PushOutputs) => {
+            Err(IllegalTransition { state: state.name(), event: "push outputs" })
+        }
+        (State::Spent { .. }, Event::PullInputs) => {
+            Err(IllegalTransition { state: state.name(), event: "pull inputs" })
+        }
     }
 }
 
-/// A token as it is kept.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Token {
     pub run: RunId,
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn table() {
         let now = 1000.0;
-        let events = [Event::PullInputs, Event::Heartbeat, Event::PushOutputs, Event::Excuse, Event::Hangup];
+        let events = [Event::PullInputs, Event::Heartbeat, Event::PushOutputs, Event::Extend, Event::Hangup];
         let (issued, active, spent) =
             (State::Issued { until: 1010.0 }, State::Active { until: 1040.0 }, State::Spent { until: 1010.0 });
         let rows = [
@@ -153,13 +155,13 @@ mod tests {
             ),
         ];
         for (state, row) in rows {
-            for (event, want) in events.into_iter().zip(row) {
-                assert_eq!(next(state, event, now).ok(), want, "{state:?} + {event:?}");
+            for (event, expected) in events.into_iter().zip(row) {
+                assert_eq!(next(state, event, now).ok(), expected, "{state:?} + {event:?}");
             }
         }
         let watched = State::issue_watched();
-        for event in [Event::Heartbeat, Event::Excuse, Event::Hangup] {
-            assert_eq!(next(watched, event, now), Ok(watched), "{event:?}: only the launcher ends it");
+        for event in [Event::Heartbeat, Event::Extend, Event::Hangup] {
+            assert_eq!(next(watched, event, now), Ok(watched), "{event:?}: only the launcher ends a watched claim");
         }
         assert_eq!(next(watched, Event::PullInputs, now), Ok(State::Active { until: 1180.0 }));
     }

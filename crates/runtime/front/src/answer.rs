@@ -1,4 +1,4 @@
-//! What a call is answered with, before the transport frames it; and the body that carries it.
+//! The answer of a call before the transport frames it, and the HTTP body that carries it.
 
 use std::io;
 use std::pin::Pin;
@@ -11,17 +11,20 @@ use tokio::sync::mpsc;
 use trellis_core::port::objects::Blocks;
 use trellis_core::refusal::Refusal;
 
+/// Frames that may wait for a slow reader.
+pub(crate) const STREAM_BACKLOG: usize = 2;
+
 /// The answer to a call.
 pub enum Answer {
-    /// One message, in up to two pieces or as it comes from the disk.
+    /// One message: an encoded head, then bytes in memory or blocks from disk.
     Message { head: Bytes, rest: Rest },
-    /// One message of ours.
+    /// One JSON message of Trellis' own API.
     Json(Bytes),
-    /// Messages, as they come.
+    /// Messages, sent as they arrive.
     Stream(mpsc::Receiver<Result<Bytes, Refusal>>),
 }
 
-/// What follows the head of a message.
+/// The bytes after the head of a message.
 pub enum Rest {
     Nothing,
     Whole(Bytes),
@@ -44,16 +47,16 @@ impl Answer {
     }
 }
 
-/// A response body: frames of a message, of a stream of messages, or nothing; then trailers where the transport has them.
+/// A response body: frames of one message or of a stream of messages, then trailers if the transport has them.
 #[derive(Default)]
 pub struct Payload {
     pub head: Option<Bytes>,
-    pub rest: Following,
+    pub rest: BodyRest,
     pub trailers: Option<HeaderMap>,
 }
 
 #[derive(Default)]
-pub enum Following {
+pub enum BodyRest {
     #[default]
     Nothing,
     Whole(Bytes),
@@ -61,16 +64,16 @@ pub enum Following {
         left: u64,
         blocks: Box<dyn Blocks>,
     },
-    /// Whole frames of the transport, trailers included.
+    /// Frames of the transport, including trailers.
     Frames(mpsc::Receiver<Frame<Bytes>>),
 }
 
-impl From<Rest> for Following {
-    fn from(rest: Rest) -> Following {
+impl From<Rest> for BodyRest {
+    fn from(rest: Rest) -> BodyRest {
         match rest {
-            Rest::Nothing => Following::Nothing,
-            Rest::Whole(bytes) => Following::Whole(bytes),
-            Rest::Blocks { bytes, blocks } => Following::Blocks { left: bytes, blocks },
+            Rest::Nothing => BodyRest::Nothing,
+            Rest::Whole(bytes) => BodyRest::Whole(bytes),
+            Rest::Blocks { bytes, blocks } => BodyRest::Blocks { left: bytes, blocks },
         }
     }
 }
@@ -90,13 +93,13 @@ impl Body for Payload {
             return Poll::Ready(Some(Ok(Frame::data(head))));
         }
         let next = match &mut self.rest {
-            Following::Nothing => None,
-            Following::Whole(bytes) => {
+            BodyRest::Nothing => None,
+            BodyRest::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
-                self.rest = Following::Nothing;
+                self.rest = BodyRest::Nothing;
                 Some(bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Ok(Frame::data(bytes)))
             }
-            Following::Blocks { left, blocks } => match std::task::ready!(blocks.poll_next(cx)) {
+            BodyRest::Blocks { left, blocks } => match std::task::ready!(blocks.poll_next(cx)) {
                 Some(Ok(block)) => {
                     *left = left.saturating_sub(block.len() as u64);
                     Some(Ok(Frame::data(block)))
@@ -105,26 +108,26 @@ impl Body for Payload {
                 None if *left > 0 => Some(Err(io::Error::other("the object ended early"))),
                 None => None,
             },
-            Following::Frames(frames) => std::task::ready!(frames.poll_recv(cx)).map(Ok),
+            BodyRest::Frames(frames) => std::task::ready!(frames.poll_recv(cx)).map(Ok),
         };
         if next.is_some() {
             return Poll::Ready(next);
         }
-        self.rest = Following::Nothing;
+        self.rest = BodyRest::Nothing;
         Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.head.is_none() && matches!(self.rest, Following::Nothing) && self.trailers.is_none()
+        self.head.is_none() && matches!(self.rest, BodyRest::Nothing) && self.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
         let head = self.head.as_ref().map_or(0, Bytes::len) as u64;
         match &self.rest {
-            Following::Nothing => SizeHint::with_exact(head),
-            Following::Whole(bytes) => SizeHint::with_exact(head + bytes.len() as u64),
-            Following::Blocks { left, .. } => SizeHint::with_exact(head + left),
-            Following::Frames(_) => SizeHint::default(),
+            BodyRest::Nothing => SizeHint::with_exact(head),
+            BodyRest::Whole(bytes) => SizeHint::with_exact(head + bytes.len() as u64),
+            BodyRest::Blocks { left, .. } => SizeHint::with_exact(head + left),
+            BodyRest::Frames(_) => SizeHint::default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers in gRPC's framing: a prefix before each message, and the outcome in the trailers.
+//! gRPC framing of answers: a prefix before each message, and the status in the trailers.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response};
@@ -6,11 +6,8 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 use trellis_core::refusal::{Kind, Refusal};
 
-use crate::answer::{Answer, Following, Payload};
+use crate::answer::{Answer, BodyRest, Payload, STREAM_BACKLOG};
 use crate::refusal::grpc_code;
-
-/// Frames that a slow reader may leave lying.
-const BACKLOG: usize = 2;
 
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
@@ -22,7 +19,7 @@ pub fn respond(answer: Result<Answer, Refusal>) -> Response<Payload> {
             Ok(head) => Payload { head: Some(head), rest: rest.into(), trailers: Some(ok()) },
             Err(refusal) => return refused(&refusal),
         },
-        Ok(Answer::Stream(messages)) => Payload { rest: Following::Frames(framed(messages)), ..Default::default() },
+        Ok(Answer::Stream(messages)) => Payload { rest: BodyRest::Frames(framed(messages)), ..Default::default() },
         Ok(Answer::Json(_)) => {
             return refused(&Refusal::new(Kind::Unimplemented, "this call is served over HTTP only"));
         }
@@ -33,7 +30,7 @@ pub fn respond(answer: Result<Answer, Refusal>) -> Response<Payload> {
     response
 }
 
-/// A refusal alone: its status is in the headers, and there is no body.
+/// A response without a body: the status is in the headers.
 fn refused(refusal: &Refusal) -> Response<Payload> {
     let mut response = Response::new(Payload::default());
     let headers = response.headers_mut();
@@ -53,7 +50,7 @@ fn prefixed(head: &Bytes, rest_bytes: u64) -> Result<Bytes, Refusal> {
 }
 
 fn framed(mut messages: mpsc::Receiver<Result<Bytes, Refusal>>) -> mpsc::Receiver<Frame<Bytes>> {
-    let (send, receive) = mpsc::channel(BACKLOG);
+    let (send, receive) = mpsc::channel(STREAM_BACKLOG);
     tokio::spawn(async move {
         let mut trailers = ok();
         while let Some(message) = messages.recv().await {
@@ -66,7 +63,7 @@ fn framed(mut messages: mpsc::Receiver<Result<Bytes, Refusal>>) -> mpsc::Receive
                 }
             };
             if send.send(frame).await.is_err() {
-                return; // The reader went away.
+                return; // The reader disconnected.
             }
         }
         let _ = send.send(Frame::trailers(trailers)).await;
@@ -87,7 +84,7 @@ fn status(headers: &mut HeaderMap, refusal: &Refusal) {
     }
 }
 
-/// gRPC's way to put any text into a header.
+/// Percent-encodes a text for the header `grpc-message`.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -110,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_longer_than_its_prefix_can_say_is_refused() {
+    fn a_message_above_the_maximum_length_is_refused() {
         assert_eq!(prefixed(&Bytes::from_static(b"ab"), 1).unwrap().as_ref(), b"\0\0\0\0\x03ab");
         assert_eq!(prefixed(&Bytes::new(), 1 << 32).unwrap_err().kind, Kind::TooLarge);
     }

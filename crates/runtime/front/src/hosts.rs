@@ -2,7 +2,8 @@
 //!
 //! A web page can make its own name resolve to an address that only its visitor can reach (DNS rebinding). Its requests
 //! then have that name as Host. A page can also call the address directly; its requests then have a foreign Origin.
-//! Both are refused. IP addresses are accepted: a page has an IP address as its Host only if this port served the page.
+//! Both
+//! are refused. IP addresses are accepted: a page has an IP address as its Host only if this port served the page.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ use crate::tls::TlsSettings;
 /// machine, a cluster or a private network.
 const PRIVATE_SUFFIXES: [&str; 4] = [".localhost", ".internal", ".svc", ".cluster.local"];
 /// Maximum length of a refused name in an error message.
-const MAX_TOLD_CHARS: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// The accepted names of a port. IP addresses, names without a dot, and private names are always accepted.
 #[derive(Clone, Default)]
@@ -29,7 +30,7 @@ pub struct Hosts {
 
 /// The reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Foreign {
+pub enum HostError {
     NoHost,
     Host(String),
     Origin(String),
@@ -41,29 +42,29 @@ impl Hosts {
         Hosts { names: names.into_iter().chain(Endpoint::parse(machine.trim())).collect(), tls }
     }
 
-    pub fn have_tls(&self) -> bool {
+    pub fn uses_tls(&self) -> bool {
         self.tls.is_some()
     }
 
     /// Checks that a request addresses this port and does not come from a foreign web page.
-    pub fn check<B>(&self, request: &Request<B>) -> Result<(), Foreign> {
+    pub fn check<B>(&self, request: &Request<B>) -> Result<(), HostError> {
         self.check_head(request.version(), request.uri(), request.headers())
     }
 
-    pub fn check_head(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+    pub fn check_head(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), HostError> {
         // Browsers use HTTP/2 only over TLS, where the certificate proves the name, and cannot send gRPC over it.
         if version == Version::HTTP_2 && is_grpc(headers) {
             return Ok(());
         }
         // HTTP/2 carries the host in the URI of the request.
         let header = || headers.get(HOST).and_then(|value| value.to_str().ok());
-        let host = uri.authority().map(|authority| authority.as_str()).or_else(header).ok_or(Foreign::NoHost)?;
+        let host = uri.authority().map(|authority| authority.as_str()).or_else(header).ok_or(HostError::NoHost)?;
         if !self.has(host) {
-            return Err(Foreign::Host(cut(host)));
+            return Err(HostError::Host(truncated(host)));
         }
         match headers.get(ORIGIN) {
             Some(origin) if !origin.to_str().is_ok_and(|origin| is_of(origin, host)) => {
-                Err(Foreign::Origin(cut(&String::from_utf8_lossy(origin.as_bytes()))))
+                Err(HostError::Origin(truncated(&String::from_utf8_lossy(origin.as_bytes()))))
             }
             _ => Ok(()),
         }
@@ -95,31 +96,31 @@ fn is_of(origin: &str, host: &str) -> bool {
     plain(authority) == plain(host)
 }
 
-fn cut(text: &str) -> String {
-    text.chars().take(MAX_TOLD_CHARS).collect()
+fn truncated(text: &str) -> String {
+    text.chars().take(MAX_NAME_CHARS).collect()
 }
 
-impl Foreign {
+impl HostError {
     pub fn status(&self) -> StatusCode {
         match self {
-            Foreign::NoHost => StatusCode::BAD_REQUEST,
-            Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
-            Foreign::Origin(_) => StatusCode::FORBIDDEN,
+            HostError::NoHost => StatusCode::BAD_REQUEST,
+            HostError::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            HostError::Origin(_) => StatusCode::FORBIDDEN,
         }
     }
 }
 
-impl fmt::Display for Foreign {
+impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Foreign::NoHost => f.write_str("The request names no host: send a Host header."),
-            Foreign::Host(host) => {
+            HostError::NoHost => f.write_str("The request names no host: send a Host header."),
+            HostError::Host(host) => {
                 write!(
                     f,
                     "This server has no host name {host:?}. Use its IP address, or add the name to its allowed hosts."
                 )
             }
-            Foreign::Origin(origin) => write!(f, "Pages of {origin:?} may not call this server."),
+            HostError::Origin(origin) => write!(f, "Pages of {origin:?} may not call this server."),
         }
     }
 }
@@ -128,7 +129,7 @@ impl fmt::Display for Foreign {
 mod tests {
     use super::*;
 
-    fn check(hosts: &Hosts, host: &str, origin: Option<&str>) -> Result<(), Foreign> {
+    fn check(hosts: &Hosts, host: &str, origin: Option<&str>) -> Result<(), HostError> {
         let mut request = Request::post("/").header(HOST, host);
         if let Some(origin) = origin {
             request = request.header(ORIGIN, origin);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_no_page_can_have_are_good_unasked() {
+    fn names_that_no_page_can_have_are_accepted_by_default() {
         let hosts = Hosts::new(vec![Endpoint::parse("trellis.example").unwrap()], None);
         for good in [
             "localhost",
@@ -155,14 +156,14 @@ mod tests {
         }
         for bad in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "a b", "x.svc.evil.org"]
         {
-            assert_eq!(check(&hosts, bad, None), Err(Foreign::Host(bad.to_owned())), "{bad}");
+            assert_eq!(check(&hosts, bad, None), Err(HostError::Host(bad.to_owned())), "{bad}");
         }
         let without = Request::get("/").body(()).unwrap();
-        assert_eq!(hosts.check(&without), Err(Foreign::NoHost));
+        assert_eq!(hosts.check(&without), Err(HostError::NoHost));
     }
 
     #[test]
-    fn pages_may_call_the_host_they_came_from_alone() {
+    fn a_page_may_call_only_the_host_that_served_it() {
         let hosts = Hosts::default();
         for (host, origin, good) in [
             ("localhost:8000", "http://localhost:8000", true),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn grpc_is_judged_where_a_browser_could_send_it() {
+    fn grpc_is_checked_if_a_browser_could_send_it() {
         let hosts = Hosts::default();
         for (version, judged) in [(Version::HTTP_11, true), (Version::HTTP_2, false)] {
             let request = Request::post("http://evil.example/flwr.proto.Control/StartRun")

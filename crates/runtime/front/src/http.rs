@@ -1,5 +1,4 @@
-//! Answers in the framing of Flower's HTTP API: protobuf bodies, streams of frames with a length before each, errors as
-//! JSON with a number.
+//! Framing of Flower's HTTP API: protobuf bodies, streams of frames with a length prefix, errors as JSON with a number.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -8,27 +7,25 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use trellis_core::refusal::Refusal;
 
-use crate::answer::{Answer, Following, Payload};
+use crate::answer::{Answer, BodyRest, Payload, STREAM_BACKLOG};
 use crate::refusal::http_status;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/protobuf");
 const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/flower-protobuf-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Flower's number for a body that is not protobuf.
+/// Flower's error number for a body that is not protobuf.
 const UNSUPPORTED_CONTENT_TYPE: u16 = 1002;
-/// Frames that a slow reader may leave lying.
-const BACKLOG: usize = 2;
 
 /// For responses shown in a browser over TLS: the browser must use TLS for this host from then on.
 pub const HSTS: (HeaderName, HeaderValue) =
     (header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=2592000"));
 
-/// Whether a request says that its body is protobuf.
+/// Checks that the content type of a request is protobuf.
 pub fn is_protobuf(headers: &HeaderMap) -> bool {
     has_type(headers, "application/protobuf")
 }
 
-/// Whether the content type of a request is `wanted`.
+/// Checks that the content type of a request is `wanted`.
 pub fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
     kind.split(|byte| *byte == b';')
@@ -36,7 +33,7 @@ pub fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
         .is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
-/// Frames an answer. A refusal gets its number in Flower's list from `code`; 0 is none.
+/// Frames an answer. `code` returns the number of an error in Flower's list, or 0.
 pub fn respond(answer: Result<Answer, Refusal>, code: impl FnOnce(&Refusal) -> u16) -> Response<Payload> {
     match answer {
         Ok(Answer::Message { head, rest }) => {
@@ -44,7 +41,7 @@ pub fn respond(answer: Result<Answer, Refusal>, code: impl FnOnce(&Refusal) -> u
         }
         Ok(Answer::Json(bytes)) => with_type(JSON, Payload::whole(bytes)),
         Ok(Answer::Stream(messages)) => {
-            with_type(PROTOBUF_STREAM, Payload { rest: Following::Frames(framed(messages)), ..Default::default() })
+            with_type(PROTOBUF_STREAM, Payload { rest: BodyRest::Frames(framed(messages)), ..Default::default() })
         }
         Err(refusal) => error(http_status(refusal.kind), code(&refusal), &refusal.text),
     }
@@ -70,7 +67,7 @@ pub fn with_type(kind: HeaderValue, payload: Payload) -> Response<Payload> {
     response
 }
 
-/// The name of a call as its path has it: `PullMessages` as `pull-messages`.
+/// Converts the name of a call to the form in its path: `PullMessages` to `pull-messages`.
 pub fn kebab(name: &str) -> String {
     let mut path = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
@@ -82,17 +79,17 @@ pub fn kebab(name: &str) -> String {
     path
 }
 
-/// A stream that fails half-way is cut off: the length of its last frame says that something is missing, where there is
-/// one, and clients ask again.
+/// Cuts the stream off at the first error: the length prefix of the last frame shows the client that bytes are missing,
+/// and the client retries.
 fn framed(mut messages: mpsc::Receiver<Result<Bytes, Refusal>>) -> mpsc::Receiver<Frame<Bytes>> {
-    let (send, receive) = mpsc::channel(BACKLOG);
+    let (send, receive) = mpsc::channel(STREAM_BACKLOG);
     tokio::spawn(async move {
         while let Some(Ok(message)) = messages.recv().await {
             let mut frame = BytesMut::with_capacity(4 + message.len());
             frame.put_u32(message.len() as u32);
             frame.extend_from_slice(&message);
             if send.send(Frame::data(frame.freeze())).await.is_err() {
-                return; // The reader went away.
+                return; // The reader disconnected.
             }
         }
     });

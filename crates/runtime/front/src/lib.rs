@@ -1,7 +1,7 @@
-//! Calls over gRPC (Flower 1.25 to 1.39) and HTTP (1.35 to 1.42) on one port, told apart by their first bytes: connections,
-//! messages on their way in, answers and refusals on their way out.
+//! Calls over gRPC (Flower 1.25 to 1.39) and HTTP (1.35 to 1.42) on one port. The first bytes tell them apart. This
+//! crate handles connections, requests, answers and errors.
 //!
-//! Knows nothing of which calls there are, what they mean and who may send them: a [`Service`] does.
+//! A [`Service`] defines which calls exist, what they mean and who may send them.
 
 pub mod answer;
 pub mod grpc;
@@ -17,15 +17,15 @@ pub mod superexec;
 pub mod tls;
 
 pub use answer::{Answer, Payload, Rest};
-pub use hosts::{Foreign, Hosts};
-pub use listen::{Keepalive, Line, LineKey, Listener};
+pub use hosts::{HostError, Hosts};
+pub use listen::{ConnectionHandle, ConnectionId, Keepalive, Listener};
 pub use reader::{MessageReader, decode, malformed};
 pub use serve::{Peer, Service, serve};
 pub use sources::{Allowance, Rate, Share, Source};
 pub use superexec::{SignedBody, SuperexecSecret};
 pub use tls::{TlsError, TlsSettings};
 
-/// What a call came over.
+/// The transport of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
     Grpc,

@@ -1,4 +1,4 @@
-//! Ports: accepting, and one kind of connection with and without TLS.
+//! Listening ports and their connections, with and without TLS.
 
 use std::future::Future;
 use std::hash::{Hash, Hasher};
@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 use crate::sources::{Allowance, Share, Source};
 use crate::tls::TlsSettings;
 
-/// A TLS handshake that takes longer is given up.
+/// Time limit for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent TLS handshakes; further connections are closed. A handshake begins with the first byte,
 /// so a silent client takes only a descriptor and little memory.
@@ -25,22 +25,22 @@ const MAX_HANDSHAKES: usize = 16_384;
 /// Maximum number of open connections from one address. Loopback connections are not counted: proxies and the nodes of
 /// tests use them.
 pub const CONNECTIONS_PER_ADDRESS: usize = 4096;
-/// After an accept that failed (no descriptors left) wait this long.
+/// Delay after an accept that failed, for example without free descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How connections are kept alive, and how dead ones are found.
+/// How connections are kept alive, and how dead ones are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// A silent connection is pinged this often: HTTP/2 pings, and TCP keepalive for all.
+    /// Interval between pings on a silent connection: HTTP/2 pings, and TCP keepalive for all.
     pub interval: Duration,
-    /// A ping that is not answered in this time ends the connection.
+    /// The connection is closed if a ping is not answered within this time.
     pub timeout: Duration,
-    /// A connection without a call for this long is closed. HTTP/1.1 only: there a client opens another one at no cost.
+    /// A connection without a call for this long is closed. HTTP/1.1 only: an HTTP/1.1 client reconnects at no cost.
     pub idle: Duration,
 }
 
 impl Default for Keepalive {
-    /// Firewalls forget connections after 60 s of silence, the strict ones.
+    /// Strict firewalls drop connections after 60 s of silence.
     fn default() -> Self {
         Self { interval: Duration::from_secs(30), timeout: Duration::from_secs(20), idle: Duration::from_secs(120) }
     }
@@ -67,12 +67,12 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Plain connections, for a server of another make.
+    /// Returns plain connections, for a server of another library.
     pub fn into_incoming(self) -> tokio_stream::wrappers::TcpListenerStream {
         tokio_stream::wrappers::TcpListenerStream::new(self.socket)
     }
 
-    /// Hands every connection to `serve` as it becomes ready, until `stop` is.
+    /// Passes each connection to `serve` as soon as it is ready, until `stop` completes.
     pub async fn accept(
         self,
         keepalive: Keepalive,
@@ -90,32 +90,32 @@ impl Listener {
             let (stream, remote) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            let Some(place) = Place::take(&open, remote) else {
-                tracing::debug!(%remote, "too many connections from this address: this one is closed");
+            let Some(permit) = ConnectionPermit::take(&open, remote) else {
+                tracing::debug!(%remote, "connection closed: too many connections from this address");
                 continue;
             };
-            prepare(&stream, keepalive);
+            set_options(&stream, keepalive);
             let Some(tls) = self.tls.clone() else {
-                serve(Connection::new(Stream::Plain(stream), remote, place));
+                serve(Connection::new(Stream::Plain(stream), remote, permit));
                 continue;
             };
-            let Ok(permit) = Arc::clone(&handshakes).try_acquire_owned() else {
-                tracing::debug!(%remote, "too many TLS handshakes at once: this one is closed");
+            let Ok(handshake_permit) = Arc::clone(&handshakes).try_acquire_owned() else {
+                tracing::debug!(%remote, "connection closed: too many concurrent TLS handshakes");
                 continue;
             };
             let serve = serve.clone();
             tokio::spawn(async move {
                 match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(&tls, stream)).await {
-                    Ok(Ok(stream)) => serve(Connection::new(Stream::Tls(Box::new(stream)), remote, place)),
+                    Ok(Ok(stream)) => serve(Connection::new(Stream::Tls(Box::new(stream)), remote, permit)),
                     Ok(Err(error)) => tracing::debug!(%remote, %error, "TLS handshake failed"),
-                    Err(_) => tracing::debug!(%remote, "TLS handshake took too long"),
+                    Err(_) => tracing::debug!(%remote, "TLS handshake timed out"),
                 }
-                drop(permit);
+                drop(handshake_permit);
             });
         }
     }
@@ -127,25 +127,25 @@ async fn handshake(tls: &TlsSettings, stream: TcpStream) -> io::Result<TlsStream
 }
 
 /// Holds the permit of an open connection.
-struct Place {
+struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
     // Must be dropped after the permit: the last share removes the entry of the source.
     _share: Share<Source>,
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Returns `Some(None)` for connections that are not counted.
-    fn take(open: &Arc<Allowance<Source>>, remote: SocketAddr) -> Option<Option<Place>> {
+    fn take(open: &Arc<Allowance<Source>>, remote: SocketAddr) -> Option<Option<ConnectionPermit>> {
         if remote.ip().to_canonical().is_loopback() {
             return Some(None);
         }
         let share = open.share(Source::from(remote.ip()));
         let permit = Arc::clone(&share.permits).try_acquire_owned().ok()?;
-        Some(Some(Place { _permit: permit, _share: share }))
+        Some(Some(ConnectionPermit { _permit: permit, _share: share }))
     }
 }
 
-/// The address at which processes on this machine reach a port.
+/// Returns the address at which processes on this machine reach a port.
 pub fn local(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -156,69 +156,67 @@ pub fn local(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Small answers leave at once; a peer that vanished, or a firewall that forgot the connection, is found out.
-fn prepare(stream: &TcpStream, keepalive: Keepalive) {
+/// Sends small answers at once, and detects peers that vanished and firewalls that dropped the connection.
+fn set_options(stream: &TcpStream, keepalive: Keepalive) {
     let _ = stream.set_nodelay(true);
     let probes = socket2::TcpKeepalive::new().with_time(keepalive.interval).with_interval(keepalive.timeout / 2);
     let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&probes);
 }
 
-/// A connection, and the line that its calls know it by.
 pub struct Connection {
     stream: Stream,
-    _place: Option<Place>,
+    _permit: Option<ConnectionPermit>,
     pub remote: SocketAddr,
-    pub line: Line,
+    pub handle: ConnectionHandle,
 }
 
-/// Secure or not.
 enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Connection {
-    fn new(stream: Stream, remote: SocketAddr, place: Option<Place>) -> Connection {
-        Connection { stream, _place: place, remote, line: Line(Arc::new(watch::Sender::new(()))) }
+    fn new(stream: Stream, remote: SocketAddr, permit: Option<ConnectionPermit>) -> Connection {
+        Connection { stream, _permit: permit, remote, handle: ConnectionHandle(Arc::new(watch::Sender::new(()))) }
     }
 }
 
-/// What the calls of one connection have in common.
+/// Shared by the connection and all its calls.
 #[derive(Clone)]
-pub struct Line(Arc<watch::Sender<()>>);
+pub struct ConnectionHandle(Arc<watch::Sender<()>>);
 
-impl Line {
-    /// Waits for the end of the connection and of all its calls.
+impl ConnectionHandle {
+    /// Waits until the connection and all its calls have ended.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut end = self.0.subscribe();
         async move { while end.changed().await.is_ok() {} }
     }
 
-    /// A key for data about this connection. Does not keep the connection open.
-    pub fn key(&self) -> LineKey {
-        LineKey(Arc::downgrade(&self.0))
+    /// Returns an id of this connection. The id does not keep the connection open.
+    pub fn id(&self) -> ConnectionId {
+        ConnectionId(Arc::downgrade(&self.0))
     }
 }
 
-/// Identifies one connection, also after it is closed. While the key exists, no other connection has an equal key.
+/// Identifies one connection, also after it is closed. While the id exists, no other connection has an equal id.
 #[derive(Debug, Clone)]
-pub struct LineKey(Weak<watch::Sender<()>>);
+pub struct ConnectionId(Weak<watch::Sender<()>>);
 
-impl LineKey {
+impl ConnectionId {
     pub fn is_open(&self) -> bool {
         self.0.strong_count() > 0
     }
 }
 
-impl PartialEq for LineKey {
-    fn eq(&self, other: &LineKey) -> bool {
+impl PartialEq for ConnectionId {
+    fn eq(&self, other: &ConnectionId) -> bool {
         self.0.ptr_eq(&other.0)
     }
 }
 
-impl Eq for LineKey {}
+impl Eq for ConnectionId {}
 
-impl Hash for LineKey {
+impl Hash for ConnectionId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.as_ptr().hash(state);
     }
@@ -275,7 +273,7 @@ mod tests {
     #[test]
     fn connections_are_counted_by_address_and_loopback_is_not() {
         let open = Allowance::new(2);
-        let take = |address: &str| Place::take(&open, address.parse().unwrap());
+        let take = |address: &str| ConnectionPermit::take(&open, address.parse().unwrap());
         let (first, second) = (take("192.0.2.1:1"), take("192.0.2.1:2"));
         assert!(first.is_some() && second.is_some() && take("192.0.2.1:3").is_none());
         assert!(take("192.0.2.2:1").is_some(), "another address");

@@ -1,5 +1,5 @@
-//! PushObject and PullObject, streamed. To both transports an object is one message, and a library would hold all of it;
-//! here the message is taken apart while it comes, and put together while it goes.
+//! PushObject and PullObject, streamed. Both transports carry an object as one message, which a library would buffer
+//! whole; this module decodes and encodes the message in pieces.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message as _;
@@ -10,14 +10,14 @@ use trellis_wire::proto::{Node, PullObjectRequest, PullObjectResponse};
 use crate::answer::{Answer, Rest};
 use crate::reader::{MessageReader, malformed};
 
-/// The fields of PushObject apart from its content, each; and all of PullObject.
+/// Maximum size of each field of PushObject apart from its content, and of a whole PullObject.
 const MAX_FIELD_BYTES: u64 = 4096;
 
-/// An object that is being pushed: who sends what for which run, then its content.
+/// A PushObject request: its fields, then its content.
 pub struct PushedObject {
     pub node: u64,
     pub run: u64,
-    /// The id as it came, to be parsed once the sender is known; empty if there is none before the content.
+    /// The id as sent. The caller parses it after it has identified the sender. Empty if no id precedes the content.
     pub id: String,
     /// Length of the content.
     pub bytes: u64,
@@ -26,8 +26,7 @@ pub struct PushedObject {
 }
 
 impl PushedObject {
-    /// Reads what stands before the content. The content must follow the fields that say what it is, as all known clients
-    /// send it.
+    /// Reads the fields before the content. All known clients send the content last.
     pub async fn read(mut message: MessageReader) -> Result<PushedObject, Refusal> {
         let (mut node, mut run, mut id, mut bytes) = (0, 0, String::new(), 0);
         while message.left() > 0 {
@@ -55,8 +54,8 @@ impl PushedObject {
         Ok(PushedObject { node, run, id, bytes, message, left: bytes })
     }
 
-    /// The next piece of the content. After the last one the rest of the message is read: a message that breaks off did
-    /// not come.
+    /// Returns the next piece of the content. After the last piece, reads the rest of the message, so that a truncated
+    /// message is an error.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, Refusal> {
         if self.left > 0 {
             let piece = self.message.piece(self.left).await?;
@@ -89,12 +88,12 @@ async fn skip(message: &mut MessageReader, key: u64) -> Result<(), Refusal> {
     }
 }
 
-/// The id of an object or a message, as it comes in a field.
+/// Parses the id of an object or a message.
 pub fn object_id(text: &str) -> Result<ObjectId, Refusal> {
     text.parse().map_err(|_| Refusal::new(Kind::Invalid, format!("Invalid object ID format: {text:.80}")))
 }
 
-/// Reads the question for an object.
+/// Reads a PullObject request.
 pub async fn read_pull(mut message: MessageReader) -> Result<PullObjectRequest, Refusal> {
     if message.left() > MAX_FIELD_BYTES {
         return Err(malformed("the message is too long"));
@@ -102,12 +101,12 @@ pub async fn read_pull(mut message: MessageReader) -> Result<PullObjectRequest, 
     message.message().await
 }
 
-/// Answers with the content of an object.
+/// Answers a PullObject request with the content of the object.
 pub fn pulled(content: Rest) -> Answer {
     Answer::Message { head: pull_head(content.len_bytes()), rest: content }
 }
 
-/// Everything of a PullObjectResponse before the content: found, available, the content's key and length.
+/// The bytes of a PullObjectResponse before the content: found, available, the content's key and length.
 fn pull_head(content_bytes: u64) -> Bytes {
     let mut fields = BytesMut::with_capacity(24);
     PullObjectResponse { object_found: true, object_available: true, ..Default::default() }

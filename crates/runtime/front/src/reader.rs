@@ -1,4 +1,4 @@
-//! The one message that a call brings, read piece by piece: an object may be larger than memory.
+//! Reads the message of a call in pieces: an object may be larger than memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_wire::footprint::{Shaped, footprint};
 
-/// A peer that sends nothing for this long in the middle of a message is given up: it holds a place that others need.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A message must be complete after `PATIENCE` plus one second per this many bytes: the slowest links of nodes have 256
+/// A request without new bytes for this long is refused: it holds a permit that other calls need.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A message must be complete after `IDLE_TIMEOUT` plus one second per this many bytes: the slowest node links have 256
 /// kbit/s.
 const MIN_BYTES_PER_S: u64 = 32 << 10;
 
 /// Messages up to this size are decoded without a footprint check.
-const UNSEEN_BYTES: usize = 4 << 10;
+const UNCHECKED_BYTES: usize = 4 << 10;
 /// The decoded form of a larger message may take `MAX_DECODED_RATIO` times its bytes plus `DECODED_BYTES`.
 const MAX_DECODED_RATIO: u64 = 3;
 const DECODED_BYTES: u64 = 4 << 20;
@@ -32,7 +32,7 @@ pub fn malformed(what: &'static str) -> Refusal {
 /// Decodes a message. Refuses a message whose decoded form would take far more memory than its bytes.
 pub fn decode<M: prost::Message + Default + Shaped>(message: Bytes) -> Result<M, Refusal> {
     let unreadable = || malformed("the message cannot be read");
-    if message.len() > UNSEEN_BYTES {
+    if message.len() > UNCHECKED_BYTES {
         let limit = message.len() as u64 * MAX_DECODED_RATIO + DECODED_BYTES;
         if footprint::<M>(&message, limit).map_err(|_| unreadable())? > limit {
             let text = format!("a message of {} bytes has too many parts for its size", message.len());
@@ -42,11 +42,11 @@ pub fn decode<M: prost::Message + Default + Shaped>(message: Bytes) -> Result<M,
     M::decode(message).map_err(|_| unreadable())
 }
 
-/// A message on its way in.
+/// An incoming message.
 pub struct MessageReader {
     body: Source,
     current: Bytes,
-    /// Bytes of the message that were not handed out yet.
+    /// Bytes of the message that were not returned yet.
     left: u64,
     deadline: Instant,
 }
@@ -57,7 +57,7 @@ enum Source {
 }
 
 impl Source {
-    /// The next chunk, possibly empty; `None` at the end.
+    /// Returns the next chunk, possibly empty, or `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes, hyper::Error>> {
         match self {
             Source::Body(body) => Some(body.frame().await?.map(|frame| frame.into_data().unwrap_or_default())),
@@ -67,11 +67,11 @@ impl Source {
 }
 
 fn deadline(message_bytes: u64) -> Instant {
-    Instant::now() + PATIENCE + Duration::from_secs(message_bytes / MIN_BYTES_PER_S)
+    Instant::now() + IDLE_TIMEOUT + Duration::from_secs(message_bytes / MIN_BYTES_PER_S)
 }
 
 impl MessageReader {
-    /// The message of a gRPC call.
+    /// Reads the message of a gRPC call.
     pub async fn grpc(body: Incoming) -> Result<MessageReader, Refusal> {
         MessageReader::prefixed(Source::Body(body)).await
     }
@@ -92,7 +92,7 @@ impl MessageReader {
         Ok(reader)
     }
 
-    /// The message of an HTTP call: its whole body. Its length must be known before it is read.
+    /// Reads the message of an HTTP call: its whole body. The length must be known before the body is read.
     pub fn http(body: Incoming) -> Result<MessageReader, Refusal> {
         let left = body.size_hint().exact().ok_or_else(|| malformed("the request needs a content-length"))?;
         Ok(MessageReader { body: Source::Body(body), current: Bytes::new(), left, deadline: deadline(left) })
@@ -103,19 +103,19 @@ impl MessageReader {
         self.deadline = Instant::now() + limit;
     }
 
-    /// Bytes that are still to come.
+    /// Bytes of the message that were not read yet.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// The next piece, at most `limit` bytes; never empty.
+    /// Returns the next piece: at least one and at most `limit` bytes.
     pub async fn piece(&mut self, limit: u64) -> Result<Bytes, Refusal> {
         while self.current.is_empty() {
-            let until = self.deadline.min(Instant::now() + PATIENCE);
+            let until = self.deadline.min(Instant::now() + IDLE_TIMEOUT);
             let next = tokio::time::timeout_at(until, self.body.next()).await;
             match next.map_err(|_| malformed("the message came too slowly"))? {
                 Some(Ok(bytes)) => self.current = bytes,
-                Some(Err(_)) => return Err(Refusal::new(Kind::Transient, "the peer went away")),
+                Some(Err(_)) => return Err(Refusal::new(Kind::Transient, "the peer disconnected")),
                 None => return Err(malformed("the message is shorter than announced")),
             }
         }
@@ -144,12 +144,12 @@ impl MessageReader {
         Ok(bytes.freeze())
     }
 
-    /// All of it.
+    /// Reads the rest of the message.
     pub async fn whole(&mut self) -> Result<Bytes, Refusal> {
         self.bytes(self.left).await
     }
 
-    /// All of it, as the message that it is.
+    /// Reads the rest of the message and decodes it.
     pub async fn message<M: prost::Message + Default + Shaped>(&mut self) -> Result<M, Refusal> {
         decode(self.whole().await?)
     }

@@ -1,6 +1,6 @@
-//! Refusals as codes of the two transports. Official clients act on the code: UNAVAILABLE and 503 are tried again for
-//! ever, PERMISSION_DENIED and 403 mean that the run is over, UNAUTHENTICATED and 401 end a node, anything else ends the
-//! call for good. So a fault that may pass must never leave here as anything but UNAVAILABLE or 503.
+//! Errors as codes of the two transports. Official clients act on the code: they retry UNAVAILABLE and 503 for ever,
+//! PERMISSION_DENIED and 403 mean that the run is over, UNAUTHENTICATED and 401 end a node, any other code fails the
+//! call for good. A transient error must therefore always be UNAVAILABLE or 503.
 
 use std::error::Error as _;
 
@@ -9,7 +9,7 @@ use trellis_core::refusal::{Kind, Refusal};
 
 use crate::Transport;
 
-/// The codes of gRPC that are answered.
+/// The gRPC codes in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GrpcCode {
@@ -64,7 +64,7 @@ impl GrpcCode {
     }
 }
 
-/// The outcome of a call in the words of its transport, for monitors.
+/// Returns the outcome of a call as its transport names it, for metrics.
 pub fn code_name(transport: Transport, kind: Option<Kind>) -> &'static str {
     match (transport, kind) {
         (Transport::Grpc, None) => "OK",
@@ -83,12 +83,12 @@ pub fn code_name(transport: Transport, kind: Option<Kind>) -> &'static str {
     }
 }
 
-/// Faults of ours are logged here, once; and callers who are not who they should be.
+/// Logs an error once: errors of the server, malformed calls, and failed authentication as warnings.
 pub fn log(refusal: &Refusal, method: &str, is_about_identity: bool) {
     match refusal.kind {
         Kind::Transient => {
             let cause = refusal.source().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(method, error = %refusal, cause, "call refused for now");
+            tracing::warn!(method, error = %refusal, cause, "call refused temporarily");
         }
         Kind::Invalid | Kind::TooLarge => tracing::warn!(method, error = %refusal, "call refused"),
         _ if is_about_identity => tracing::warn!(method, error = %refusal, "call refused"),

@@ -1,4 +1,4 @@
-//! Connections at work: each request goes to a service, on every connection until there is nothing more to answer.
+//! Serves connections: passes each request to a service and sends its answers.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -11,35 +11,35 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 
 use crate::answer::Payload;
-use crate::listen::{Connection, Keepalive, Line, Listener};
+use crate::listen::{Connection, ConnectionHandle, Keepalive, Listener};
 
-/// Bytes a peer may send ahead on one call, and on one connection.
+/// Bytes that a peer may send before the service reads them, per call and per connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
-/// Headers of one request, all together.
+/// Maximum total size of the headers of a request.
 const HEADER_BYTES: u32 = 64 << 10;
 
-/// What answers requests.
+/// Answers requests.
 pub trait Service: Clone + Send + Sync + 'static {
-    /// Kept as long as a connection is open.
+    /// Exists as long as the connection is open.
     type Presence: Send;
 
     fn opened(&self) -> Self::Presence;
 
     fn answer(&self, peer: Peer, request: Request<Incoming>) -> impl Future<Output = Response<Payload>> + Send;
 
-    /// Ready when no more requests are to be taken.
+    /// Completes when the service takes no more requests.
     fn stopped(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Clone)]
 pub struct Peer {
     pub remote: SocketAddr,
-    pub line: Line,
+    pub connection: ConnectionHandle,
 }
 
-/// Serves a port until the service has stopped, and its connections until their calls are answered.
+/// Serves a port until the service stops, and open connections until their calls are answered.
 pub async fn serve<S: Service>(service: S, listener: Listener, keepalive: Keepalive, requests_per_connection: u32) {
     let tasks = tokio_util::task::TaskTracker::new();
     let (serving, tracker) = (service.clone(), tasks.clone());
@@ -59,7 +59,7 @@ async fn serve_connection<S: Service>(
     requests_per_connection: u32,
 ) {
     let _present = service.opened();
-    let peer = Peer { remote: connection.remote, line: connection.line.clone() };
+    let peer = Peer { remote: connection.remote, connection: connection.handle.clone() };
     let remote = peer.remote;
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 /// Prefix length of an IPv6 network as providers assign it; the customer chooses the other bits.
 const IPV6_NETWORK_BITS: u32 = 64;
 
-/// From this number of keys on, every new share sweeps: two shares that end at once can leave their key behind.
+/// From this number of keys on, each new share removes unused keys: two shares that end at once can leave their key
+/// behind.
 const SWEEP_KEYS: usize = 1024;
 
 /// An address as limits count it: all addresses of one IPv6 network are one source.
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_each_ones_own_and_refusals_are_counted() {
+    fn keys_have_separate_rates_and_refusals_are_counted() {
         let rate = Rate::new(2, 10.0, 100);
         assert_eq!((rate.admit("a", 0.0), rate.admit("a", 0.0)), (Some(0), Some(0)));
         assert_eq!((rate.admit("a", 0.0), rate.admit("a", 9.0)), (None, None));
@@ -152,17 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_takes_no_more_memory_and_shares_one_count() {
+    fn keys_above_the_limit_share_one_bucket() {
         let rate = Rate::new(2, 10.0, 100);
         let admitted = (0..10_000).filter(|key| rate.admit(*key, 0.0).is_some()).count();
         assert_eq!(admitted, 102);
         assert_eq!(rate.counted.lock().unwrap().keys.len(), 100);
-        assert_eq!(rate.admit(5, 0.0), Some(0), "those who were there keep their own count");
-        assert_eq!(rate.admit(20_000, 20.0), Some(0), "there is room again");
+        assert_eq!(rate.admit(5, 0.0), Some(0), "known keys keep their own bucket");
+        assert_eq!(rate.admit(20_000, 20.0), Some(0), "full buckets make room");
     }
 
     #[test]
-    fn an_allowance_is_shared_by_one_key_and_forgotten_after_use() {
+    fn permits_are_shared_per_key_and_unused_keys_are_removed() {
         let allowance = Allowance::new(2);
         let (first, second, other) = (allowance.share("a"), allowance.share("a"), allowance.share("b"));
         let held = Arc::clone(&first.permits).try_acquire_many_owned(2).unwrap();

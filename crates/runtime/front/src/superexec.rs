@@ -1,4 +1,4 @@
-//! The signature of SuperExecs. What they may do with it is decided elsewhere.
+//! Checks signatures of SuperExecs. The caller decides what a SuperExec may do.
 
 use http::HeaderMap;
 use quick_cache::sync::Cache;
@@ -7,15 +7,15 @@ use trellis_core::Seconds;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_digest::{sha256_hex, unhex};
 
-/// A signature is good for this long, by the clocks of both sides.
+/// Accepted age of a signature. Clocks may differ by a few seconds.
 const TIMESTAMP_WINDOW_S: std::ops::Range<f64> = -5.0..305.0;
-/// Signatures remembered.
+/// Number of remembered nonces.
 const NONCES: usize = 20_000;
 
-/// What SuperExecs sign with, from Flower 1.29: whoever knows it may take runs.
+/// The secret with which SuperExecs sign, from Flower 1.29. A client with this secret may take runs.
 pub struct SuperexecSecret {
     key: aws_lc_rs::hmac::Key,
-    /// Signatures seen, so that none is good twice.
+    /// Nonces of accepted calls: each signature is valid once.
     seen: Cache<String, ()>,
 }
 
@@ -26,7 +26,7 @@ impl SuperexecSecret {
         SuperexecSecret { key: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()), seen: Cache::new(NONCES) }
     }
 
-    /// Checks that a SuperExec signed this call lately, and that it comes for the first time.
+    /// Checks that a SuperExec signed this call recently and that the call is not a replay.
     pub fn check(&self, headers: &HeaderMap, services: &[&str], rpc: &str, body: &[u8]) -> Result<(), Refusal> {
         self.check_headers(headers, services, rpc)?.check(body)
     }
@@ -35,7 +35,7 @@ impl SuperexecSecret {
     /// [`SignedBody`].
     pub fn check_headers(&self, headers: &HeaderMap, services: &[&str], rpc: &str) -> Result<SignedBody, Refusal> {
         let header = |name: &str| {
-            headers.get(name).and_then(|value| value.to_str().ok()).ok_or_else(|| no("the SuperExec did not sign"))
+            headers.get(name).and_then(|value| value.to_str().ok()).ok_or_else(|| no("the call has no signature"))
         };
         let (time, nonce) = (header("flwr-superexec-ts")?, header("flwr-superexec-nonce")?);
         let (hash, signature) = (header("flwr-superexec-body-sha256")?, header("flwr-superexec-signature")?);
@@ -52,7 +52,7 @@ impl SuperexecSecret {
             return Err(no("Invalid signature"));
         }
         if self.seen.get(nonce).is_some() {
-            return Err(no("the call was sent before"));
+            return Err(no("the call is a replay"));
         }
         self.seen.insert(nonce.to_owned(), ());
         Ok(SignedBody { sha256: hash.to_owned() })
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_superexec_signs_each_call_once_and_for_itself() {
+    fn a_signature_is_valid_for_one_call() {
         let secret = SuperexecSecret::new(b"s3cret");
         let now = now_s() as i64;
         let method = "/flwr.proto.Runtime/AcquireTask";
         let good = signed(b"s3cret", method, now, "n1", b"body");
         let check = |headers: &HeaderMap, rpc, body: &[u8]| secret.check(headers, &["Runtime"], rpc, body).is_ok();
         assert!(check(&good, "AcquireTask", b"body"));
-        assert!(!check(&good, "AcquireTask", b"body"), "sent again");
+        assert!(!check(&good, "AcquireTask", b"body"), "replay");
         assert!(!check(&signed(b"s3cret", method, now, "n2", b"body"), "AcquireTask", b"other"), "another body");
         assert!(!check(&signed(b"s3cret", method, now, "n3", b"body"), "ClaimTask", b"body"), "another call");
         assert!(!check(&signed(b"guess", method, now, "n4", b"body"), "AcquireTask", b"body"), "another secret");

@@ -1,28 +1,21 @@
-//! TLS: the certificate that is served, checked before it is used, and exchanged while connections go on.
+//! TLS: checks and serves a certificate, and replaces it without closing connections.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 use trellis_clock::now_unix;
-use trellis_pki::{Checked, Endpoint, Files, Look, Problem, Reload, Served};
+use trellis_diagnostic::{Diagnostic, joined};
+use trellis_pki::{Checked, Endpoint, Files, Look, Reload, Served};
 
-/// Everything that is wrong with the certificate files.
+/// All problems of the certificate files.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("the certificate cannot be served:{}", listed(.0))]
-    Files(Vec<Problem>),
+    #[error("the certificate cannot be served:\n  {}", joined(.0, "\n  "))]
+    Files(Vec<Diagnostic>),
     #[error("TLS cannot be set up")]
     Setup(#[from] rustls::Error),
-}
-
-fn listed(problems: &[Problem]) -> String {
-    problems.iter().fold(String::new(), |mut text, problem| {
-        let _ = write!(text, "\n  {problem}");
-        text
-    })
 }
 
 /// The certificate in use.
@@ -43,7 +36,7 @@ struct Leaf {
 }
 
 impl TlsSettings {
-    /// Reads and checks the files. `endpoints` are the names that clients use, `state_dir` is where apps can read.
+    /// Reads and checks the files. `endpoints` are the names that clients use; apps can read `state_dir`.
     pub fn load(files: Files, endpoints: Vec<Endpoint>, state_dir: Option<PathBuf>) -> Result<TlsSettings, TlsError> {
         let (reload, checked) = Reload::start(files, endpoints, state_dir, now_unix()).map_err(TlsError::Files)?;
         let served = Served::new(&checked);
@@ -63,18 +56,18 @@ impl TlsSettings {
         Ok(settings)
     }
 
-    /// Looks whether the files have changed, and serves with the new ones if they are good.
-    pub fn look(&self) {
+    /// Reloads the files if they changed. Files with problems are not served.
+    pub fn reload_if_changed(&self) {
         match self.reload.lock().expect("no holder panics").look(now_unix()) {
             Look::Unchanged => {}
             Look::New(checked) => {
                 self.served.replace(&checked);
                 self.note(&checked);
-                tracing::info!(until = trellis_pki::date(checked.leaf.not_after), "a new certificate is served");
+                tracing::info!(until = trellis_pki::date(checked.leaf.not_after), "serving a new certificate");
             }
             Look::Refused(problems) => {
-                let problems = listed(&problems);
-                tracing::error!("the new certificate is not served, the old one stays in use:{problems}");
+                let problems = joined(&problems, "\n  ");
+                tracing::error!("the new certificate is refused, the old one stays in use:\n  {problems}");
             }
         }
     }
@@ -99,7 +92,7 @@ impl TlsSettings {
         self.leaf().names.iter().any(is)
     }
 
-    /// End of the certificate in use, in seconds since 1970.
+    /// Returns the end of validity of the served certificate in Unix seconds.
     pub fn expires_at(&self) -> i64 {
         self.leaf().expires_at
     }

@@ -1,4 +1,5 @@
-//! The calls of Flower's three APIs, whatever brings them here: a front end decodes, asks, encodes.
+//! The handlers of Flower's three APIs, independent of the transport: a front end decodes the request and encodes the
+//! response.
 
 pub mod account;
 pub mod app;
@@ -10,7 +11,7 @@ pub mod trellis;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
-/// A random id. Zero and one mean something else.
+/// Generates a random id. Zero and one are reserved.
 fn random_id() -> u64 {
     loop {
         let id = u64::from_le_bytes(random());

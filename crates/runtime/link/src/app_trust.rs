@@ -1,6 +1,6 @@
 //! Trust in callers without a secret: SuperExecs that request runs, and ServerApps of Flower 1.25 to 1.27, which send
-//! no token. A loopback address alone proves nothing, because other users of the machine and proxies have it too. The
-//! owner of the peer's socket decides.
+//! no token. A loopback address proves nothing, because other users of the machine and proxies have it too. The owner
+//! of the peer's socket decides.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,7 @@ use http::HeaderMap;
 use rustix::process::geteuid;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_flower::changes::APPS_HAVE_TOKENS;
-use trellis_front::{Line, LineKey, Transport};
+use trellis_front::{ConnectionHandle, ConnectionId, Transport};
 
 use crate::config::{AppTrust, Isolation};
 use crate::dialect::{Client, Version};
@@ -36,26 +36,26 @@ enum Peer {
     },
 }
 
-/// Identifies peers, once for each connection.
+/// Identifies the peer of each connection once.
 #[derive(Default)]
-pub struct Peers(Mutex<HashMap<LineKey, Vec<u32>>>);
+pub struct Peers(Mutex<HashMap<ConnectionId, Vec<u32>>>);
 
 impl Peers {
-    fn identify(&self, line: &Line, remote: SocketAddr, headers: &HeaderMap) -> Peer {
+    fn identify(&self, connection: &ConnectionHandle, remote: SocketAddr, headers: &HeaderMap) -> Peer {
         let ip = remote.ip().to_canonical();
         if !ip.is_loopback() || FORWARDED.iter().any(|name| headers.contains_key(*name)) {
             return Peer::Remote;
         }
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(owners) = known.get(&line.key()) {
+        if let Some(owners) = known.get(&connection.id()) {
             return Peer::Local { owners: owners.clone() };
         }
         let owners = find_owners(SocketAddr::new(ip, remote.port()));
         if known.len() >= MAX_KNOWN {
-            known.retain(|line, _| line.is_open());
+            known.retain(|connection, _| connection.is_open());
         }
         if known.len() < MAX_KNOWN && !owners.is_empty() {
-            known.insert(line.key(), owners.clone());
+            known.insert(connection.id(), owners.clone());
         }
         Peer::Local { owners }
     }
@@ -78,7 +78,8 @@ fn owners(table: &str, address: SocketAddr) -> Vec<u32> {
     table.lines().skip(1).filter_map(owner).collect()
 }
 
-/// The address as the socket tables write it: 32-bit words in native byte order. An IPv4 address may be in both tables.
+/// Formats an address as the socket tables do: 32-bit words in native byte order. An IPv4 address may be in both
+/// tables.
 fn hexadecimal(address: SocketAddr) -> Vec<String> {
     let word = |bytes: &[u8]| format!("{:08X}", u32::from_ne_bytes(bytes.try_into().expect("four bytes")));
     let v6 = |octets: [u8; 16]| octets.chunks(4).map(word).collect::<String>();
@@ -94,7 +95,7 @@ pub struct Unproven<'a> {
     pub client: &'a Client,
     /// The call came in on the port for ServerApps and SuperExecs.
     pub on_app_port: bool,
-    pub line: &'a Line,
+    pub connection: &'a ConnectionHandle,
     pub remote: SocketAddr,
     pub headers: &'a HeaderMap,
 }
@@ -109,15 +110,15 @@ pub fn check_app(link: &Link, caller: &Unproven<'_>) -> Result<(), Refusal> {
 
 /// Checks that the caller may take runs and start their ServerApps.
 pub fn check_launcher(link: &Link, caller: &Unproven<'_>) -> Result<(), Refusal> {
-    let peer = link.peers.identify(caller.line, caller.remote, caller.headers);
-    if believes(link.app_trust, caller.on_app_port, &peer, geteuid().as_raw()) {
+    let peer = link.peers.identify(caller.connection, caller.remote, caller.headers);
+    if is_trusted(link.app_trust, caller.on_app_port, &peer, geteuid().as_raw()) {
         return Ok(());
     }
     Err(Refusal::new(Kind::Unauthenticated, NOT_TRUSTED))
 }
 
-/// Whether a peer without a secret is trusted. `own` is the user of the SuperLink.
-fn believes(trust: AppTrust, on_app_port: bool, peer: &Peer, own: u32) -> bool {
+/// Returns whether a peer without a secret is trusted. `own` is the user of the SuperLink.
+fn is_trusted(trust: AppTrust, on_app_port: bool, peer: &Peer, own: u32) -> bool {
     match (trust, peer) {
         (AppTrust::User, Peer::Local { owners }) => {
             !owners.is_empty() && owners.iter().all(|owner| *owner == own || *owner == ROOT)
@@ -128,12 +129,12 @@ fn believes(trust: AppTrust, on_app_port: bool, peer: &Peer, own: u32) -> bool {
     }
 }
 
-/// The reason to refuse a ServerApp without a token before its peer is identified; `None` if the release sends no
+/// Returns why a ServerApp without a token is refused before its peer is identified, or `None` if its release sends no
 /// tokens.
 fn needs_token(isolation: Isolation, on_app_port: bool, client: &Client) -> Option<&'static str> {
     let announces_tokens = client.version.is_some_and(|version| version >= Version::of(APPS_HAVE_TOKENS));
     if isolation == Isolation::Subprocess {
-        return Some("the task token is missing: this SuperLink starts ServerApps itself, and each has one");
+        return Some("the task token is missing: this SuperLink starts ServerApps itself and gives each a token");
     }
     if announces_tokens || !on_app_port || client.transport != Transport::Grpc {
         return Some("the task token is missing");
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_believed() {
+    fn table_of_trusted_peers() {
         use AppTrust::{Machine, Network, User};
         let local = |owners: &[u32]| Peer::Local { owners: owners.to_vec() };
         let (own, other) = (1000, 1001);
@@ -172,12 +173,12 @@ mod tests {
             (Network, true, Peer::Remote, true),
             (Network, false, Peer::Remote, false),
         ] {
-            assert_eq!(believes(trust, on_app_port, &peer, own), want, "{trust:?} {on_app_port} {peer:?}");
+            assert_eq!(is_trusted(trust, on_app_port, &peer, own), want, "{trust:?} {on_app_port} {peer:?}");
         }
     }
 
     #[test]
-    fn who_must_have_a_token() {
+    fn table_of_required_tokens() {
         let client = |transport, minor: Option<u16>| Client {
             transport,
             version: minor.map(|minor| Version { major: 1, minor }),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_are_not_connected_have_no_say() {
+    fn unconnected_sockets_are_ignored() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:C350 0100007F:2383 01 00000000:00000000 00:00000000 00000000  1001        0 1 1 0 20 4 30 10 -1\n\
              1: 0100007F:C350 0100007F:01BB 06 00000000:00000000 00:00000000 00000000     0        0 0 3 0\n\

@@ -1,8 +1,8 @@
-//! What changed lately, for those who watch from outside: which runs, and whether nodes did. A change is noted after its
-//! commit, so whoever hears of it finds it in the state.
+//! Recent changes for external observers: which runs changed, and whether nodes did. A change is recorded after its
+//! commit, so an observer finds it in the state.
 //!
-//! Kept in memory, and bounded: a run counts once, by its newest change. Who asks from before what is kept, or from another
-//! life of the process, is told to look at everything.
+//! Bounded and in memory: a run counts once, with its latest change. An observer with an older position, or with a
+//! position of another process, must read the whole state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
@@ -10,32 +10,32 @@ use std::sync::{Mutex, MutexGuard};
 use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 
-/// Runs whose last change is kept.
+/// Number of runs with a recorded change.
 const MAX_RUNS: usize = 4096;
 
 pub struct Changes {
-    /// Names this process: a number of another one means nothing.
+    /// Identifies this process: positions of another process are invalid.
     life: String,
     noted: Mutex<Noted>,
 }
 
 #[derive(Default)]
 struct Noted {
-    /// The number of the newest change.
+    /// The number of the latest change.
     last: u64,
-    /// That of the newest change which is kept no more.
+    /// The number of the latest change that is not recorded any more.
     forgotten: u64,
     nodes: u64,
     runs: HashMap<RunId, u64>,
     by_number: BTreeMap<u64, RunId>,
 }
 
-/// What changed since a moment.
+/// The changes since a position.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Since {
-    /// Now.
+    /// The current position.
     pub at: String,
-    /// In the order of their newest changes.
+    /// In the order of their latest changes.
     pub runs: Vec<RunId>,
     pub nodes: bool,
 }
@@ -55,8 +55,8 @@ impl Changes {
         self.noted.lock().expect("no holder panics")
     }
 
-    /// Notes what a commit announced; `false`: nothing in it that is watched.
-    pub fn note(&self, topics: &[Topic]) -> bool {
+    /// Records the topics of a commit. Returns whether an observer may be interested.
+    pub fn record(&self, topics: &[Topic]) -> bool {
         let mut noted = self.noted();
         let before = noted.last;
         for topic in topics {
@@ -72,7 +72,7 @@ impl Changes {
         noted.last > before
     }
 
-    /// This moment.
+    /// Returns the current position.
     pub fn now(&self) -> String {
         self.at(self.noted().last)
     }
@@ -86,7 +86,7 @@ impl Changes {
         self.noted().nodes
     }
 
-    /// What changed after `at`; `None`: that cannot be said.
+    /// Returns the changes after `at`, or `None` if they are not recorded.
     pub fn since(&self, at: &str) -> Option<Since> {
         let (life, number) = at.split_once('.')?;
         let number: u64 = number.parse().ok()?;
@@ -124,39 +124,39 @@ mod tests {
 
     use super::*;
 
-    fn told(changes: &Changes, at: &str) -> Option<(Vec<u64>, bool)> {
+    fn reported(changes: &Changes, at: &str) -> Option<(Vec<u64>, bool)> {
         changes.since(at).map(|since| (since.runs.iter().map(|run| run.0).collect(), since.nodes))
     }
 
     #[test]
-    fn each_moment_knows_what_came_after_it() {
+    fn each_position_has_the_changes_after_it() {
         let changes = Changes::new("life".to_owned());
         let start = changes.now();
         assert!(changes.since(&start).unwrap().is_nothing());
-        assert!(!changes.note(&[Topic::Launch, Topic::Node(NodeId(1)), Topic::Log(RunId(1))]));
-        assert!(changes.note(&[Topic::Run(RunId(1)), Topic::Run(RunId(2))]));
+        assert!(!changes.record(&[Topic::Launch, Topic::Node(NodeId(1)), Topic::Log(RunId(1))]));
+        assert!(changes.record(&[Topic::Run(RunId(1)), Topic::Run(RunId(2))]));
         let middle = changes.now();
-        assert!(changes.note(&[Topic::Nodes, Topic::Run(RunId(1))]));
-        assert_eq!(told(&changes, &start), Some((vec![2, 1], true)), "a run is told once");
-        assert_eq!(told(&changes, &middle), Some((vec![1], true)));
+        assert!(changes.record(&[Topic::Nodes, Topic::Run(RunId(1))]));
+        assert_eq!(reported(&changes, &start), Some((vec![2, 1], true)), "each run once");
+        assert_eq!(reported(&changes, &middle), Some((vec![1], true)));
         let end = changes.since(&start).unwrap().at;
-        assert_eq!(told(&changes, &end), Some((vec![], false)));
+        assert_eq!(reported(&changes, &end), Some((vec![], false)));
     }
 
     #[test]
-    fn what_cannot_be_said_is_not_said() {
+    fn invalid_positions_have_no_changes() {
         let changes = Changes::new("life".to_owned());
         let start = changes.now();
         for at in ["", "life", "life.x", "life.1", "other.0", "life.-1"] {
-            assert_eq!(told(&changes, at), None, "{at:?}");
+            assert_eq!(reported(&changes, at), None, "{at:?}");
         }
         for run in 0..MAX_RUNS as u64 {
-            changes.note(&[Topic::Run(RunId(run))]);
+            changes.record(&[Topic::Run(RunId(run))]);
         }
-        assert_eq!(told(&changes, &start).map(|(runs, _)| runs.len()), Some(MAX_RUNS));
-        changes.note(&[Topic::Run(RunId(u64::MAX))]);
-        assert_eq!(told(&changes, &start), None, "the first change is forgotten");
+        assert_eq!(reported(&changes, &start).map(|(runs, _)| runs.len()), Some(MAX_RUNS));
+        changes.record(&[Topic::Run(RunId(u64::MAX))]);
+        assert_eq!(reported(&changes, &start), None, "the first change is not recorded any more");
         assert_eq!(changes.noted().runs.len(), MAX_RUNS);
-        assert_eq!(told(&changes, "life.1").map(|(runs, _)| runs.len()), Some(MAX_RUNS));
+        assert_eq!(reported(&changes, "life.1").map(|(runs, _)| runs.len()), Some(MAX_RUNS));
     }
 }

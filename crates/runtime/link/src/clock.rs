@@ -1,14 +1,14 @@
-//! The time of day, made harmless: within one process it never goes back.
+//! A clock that never goes back within one process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trellis_clock::now_s;
 use trellis_core::Seconds;
 
-/// A clock that stands still while the system's clock is behind what it has shown already.
+/// Stands still while the system clock is behind the latest returned time.
 #[derive(Default)]
 pub struct Clock {
-    /// The bits of the latest time shown. Positive floats order as their bits do.
+    /// The bits of the latest returned time. Positive floats have the order of their bits.
     latest: AtomicU64,
 }
 

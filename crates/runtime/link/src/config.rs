@@ -1,4 +1,4 @@
-//! What a SuperLink must be told to run. Already checked: the command line refuses what does not fit together.
+//! The validated configuration of a SuperLink.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,7 +8,6 @@ pub use trellis_flower::Isolation;
 pub use trellis_front::Keepalive;
 pub use trellis_sandbox::Settings as SandboxSettings;
 
-/// Everything a SuperLink needs to know.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// `host:port` of the Control API (the `flwr` command line).
@@ -29,25 +28,26 @@ pub struct Config {
     pub endpoints: Vec<String>,
     /// Additional accepted host names of HTTP requests, beside `endpoints` and the names of the certificate.
     pub allowed_hosts: Vec<String>,
-    /// Control calls need the token of an account.
+    /// Control calls require the token of an account.
     pub accounts: bool,
-    /// Who starts ServerApps.
+    /// The component that starts ServerApps.
     pub isolation: Isolation,
     /// The Python interpreter that runs ServerApps; `None`: that of the `flwr-serverapp` on PATH.
     pub python: Option<PathBuf>,
-    /// ServerApps may install what their app asks for, from a package index (Flower 1.30 and later).
+    /// ServerApps may install their dependencies from a package index (Flower 1.30 and later).
     pub dependency_installation: bool,
     /// Sandbox of Python ServerApps on this machine. Their network is never restricted.
     pub sandbox: SandboxSettings,
-    /// What trains for native runs; `None`: somebody else asks for them. Started by the SuperLink whatever `isolation` says.
+    /// The program of native runs, which the SuperLink starts for every `isolation`; `None`: another launcher starts
+    /// them.
     pub native_app: Option<NativeApp>,
     /// The secret with which SuperExecs sign; `None`: `app_trust` decides which callers may take a run.
     pub superexec_secret: Option<PathBuf>,
     /// Which SuperExecs and ServerApps without a secret are trusted.
     pub app_trust: AppTrust,
-    /// The token of the first administrator; `None`: one is drawn, and put into the state directory.
+    /// The file with the first administrator's token; `None`: generated in the state directory.
     pub admin_token: Option<PathBuf>,
-    /// What runs begin with, in place of what their apps bring along.
+    /// Defaults of runs, which override those of their apps.
     pub run_defaults: trellis_wire::fab::Config,
     /// Nodes must be registered through the Control API first.
     pub supernode_auth: bool,
@@ -62,12 +62,12 @@ pub struct TlsFiles {
     pub ca_certificate: PathBuf,
 }
 
-/// A program that is a native ServerApp: it finds its run, token and address in its environment.
+/// The program of native ServerApps. It gets its run, token and address as environment variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NativeApp {
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// Where it keeps models, in a directory for each run; `None`: in the state directory.
+    /// Directory of models, with a directory for each run; `None`: in the state directory.
     pub models: Option<PathBuf>,
 }
 
@@ -84,36 +84,36 @@ pub enum AppTrust {
     Network,
 }
 
-/// Limits, each with its unit. The defaults suit a machine with 2 GiB to spare.
+/// Limits, each with its unit. The defaults suit a machine with 2 GiB of free memory.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The largest single gRPC message accepted, objects excepted (those are streamed).
+    /// Maximum size of a gRPC message except objects, which are streamed.
     pub message_bytes: usize,
-    /// The largest single object accepted.
+    /// Maximum size of an object.
     pub object_bytes: u64,
     /// Maximum number of bytes of request bodies in memory, over all peers; one peer gets a part of it.
     pub buffered_bytes: usize,
-    /// Bytes of object content kept in memory because they were used lately.
+    /// Memory for recently used objects.
     pub object_cache_bytes: u64,
-    /// Requests worked on at once, held polls not counted; more are refused with UNAVAILABLE.
+    /// Maximum number of concurrent requests without held polls; further requests are refused with UNAVAILABLE.
     pub requests_in_flight: usize,
-    /// Requests one connection may have open at once.
+    /// Maximum number of concurrent requests per connection.
     pub requests_per_connection: u32,
-    /// Maximum number of ServerApps that this SuperLink runs at once; further runs stay pending. `None`: by the cores and
+    /// Maximum number of concurrent ServerApps of this SuperLink; further runs stay pending. `None`: by the cores and
     /// the memory of the machine.
     pub server_apps: Option<usize>,
     /// Maximum number of open connections from one address, on each port. Loopback connections are not counted.
     pub connections_per_address: usize,
-    /// How long a node's pull is held open when there is nothing for it.
+    /// Hold time of a node's pull without an instruction.
     pub hold_node_pull: Duration,
-    /// The same over HTTP, where clients give up after 30 s.
+    /// Hold time over HTTP, where clients time out after 30 s.
     pub hold_node_pull_http: Duration,
-    /// How long the pull of a Flower ServerApp is held open while replies are missing. `send_and_receive` checks its
-    /// timeout only between two pulls, so a long hold outlasts it.
+    /// Hold time of a pull of a Flower ServerApp with missing replies. `send_and_receive` checks its timeout only
+    /// between two pulls, so a long hold would exceed it.
     pub hold_app_pull: Duration,
-    /// The same for native ServerApps, which measure their timeouts themselves.
+    /// Hold time for native ServerApps, which measure their timeouts themselves.
     pub hold_native_app_pull: Duration,
-    /// How long a SuperExec's question for runs is held open.
+    /// Hold time of a SuperExec's request for runs.
     pub hold_launch_poll: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The border: Flower's messages to the core's values and back. Nothing is decided here.
+//! Conversions between Flower's messages and the core's values. Makes no decisions.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub fn tree_out(tree: &Tree) -> proto::ObjectTree {
     proto::ObjectTree { object_id: tree.id.to_string(), children: tree.children.iter().map(tree_out).collect() }
 }
 
-/// A message without its content, and the id of the message that it answers.
+/// Converts a message without its content. Also returns the id of the message that it answers.
 pub fn envelope(message: &proto::Message) -> Result<(Envelope, Option<MessageId>), Refusal> {
     let Some(metadata) = &message.metadata else { return Err(invalid("a message has no metadata")) };
     if message.content.is_some() == message.error.is_some() {
@@ -68,6 +68,28 @@ pub fn envelope(message: &proto::Message) -> Result<(Envelope, Option<MessageId>
     Ok((envelope, reply_to))
 }
 
+/// Converts the messages of a PushMessages call with their object trees.
+pub fn pushed_messages(
+    messages: &[proto::Message],
+    trees: &[proto::ObjectTree],
+) -> Result<Vec<(Envelope, Option<MessageId>, Tree)>, Refusal> {
+    if messages.is_empty() {
+        return Err(malformed_push("`messages_list` must not be empty"));
+    }
+    if messages.len() != trees.len() {
+        return Err(malformed_push("each message needs one object tree"));
+    }
+    let convert = |(message, of_message)| {
+        let (envelope, reply_to) = envelope(message)?;
+        Ok((envelope, reply_to, tree(of_message)?))
+    };
+    messages.iter().zip(trees).map(convert).collect()
+}
+
+pub fn malformed_push(what: &str) -> Refusal {
+    invalid(format!("Malformed PushMessages: {what}"))
+}
+
 pub fn metadata_out(envelope: &Envelope, reply_to: Option<MessageId>) -> proto::Metadata {
     proto::Metadata {
         run_id: envelope.run.0,
@@ -84,14 +106,14 @@ pub fn metadata_out(envelope: &Envelope, reply_to: Option<MessageId>) -> proto::
     }
 }
 
-/// Content is empty but present: clients look whether it is there, and fetch it as objects.
+/// Converts to a message with empty but present content: clients check its presence and fetch it as objects.
 pub fn message_out(envelope: &Envelope, reply_to: Option<MessageId>) -> proto::Message {
     let error = envelope.error.as_ref().map(|error| proto::Error { code: error.code, reason: error.reason.clone() });
     let content = error.is_none().then(proto::RecordDict::default);
     proto::Message { metadata: Some(metadata_out(envelope, reply_to)), content, error }
 }
 
-/// ISO 8601 as Python writes it.
+/// Formats a time in ISO 8601 as Python does.
 pub fn iso_time(time: Seconds) -> String {
     let microseconds = (time * 1e6).round() as i64;
     match jiff::Timestamp::from_microsecond(microseconds) {
@@ -141,7 +163,7 @@ pub fn run_out(run: &Run, traffic: Traffic) -> proto::Run {
 
 type Config = std::collections::BTreeMap<String, proto::Scalar>;
 
-/// Overrides are kept as the `run_config` of an otherwise empty Context: it has the right field and is stable.
+/// Encodes overrides as the `run_config` of an otherwise empty Context, which has the right field and is stable.
 pub fn override_config(config: Config) -> Vec<u8> {
     proto::Context { run_config: config, ..Default::default() }.encode_to_vec()
 }
@@ -169,12 +191,13 @@ pub fn node_out(node: &Node, now: Seconds) -> proto::NodeInfo {
     }
 }
 
-/// The stored form of verifications.
+/// Encodes verifications for the store.
 pub fn verifications_in(verifications: BTreeMap<String, String>) -> Vec<u8> {
     proto::Fab { verifications, ..Default::default() }.encode_to_vec()
 }
 
-/// `valid_license` is there for every FAB: without it Flower 1.25 runs unsigned apps in spite of `--trusted-entities`.
+/// Converts a FAB. `valid_license` is always set: without it, Flower 1.25 runs unsigned apps in spite of
+/// `--trusted-entities`.
 pub fn fab_out(fab: Fab) -> proto::Fab {
     let stored = proto::Fab::decode(fab.verifications.as_slice()).unwrap_or_default();
     let mut verifications = stored.verifications;
@@ -187,13 +210,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_look_as_python_writes_them() {
+    fn times_are_formatted_as_in_python() {
         assert_eq!(iso_time(1_740_700_800.0), "2025-02-28T00:00:00+00:00");
         assert_eq!(iso_time(1_740_700_800.000_25), "2025-02-28T00:00:00.000250+00:00");
     }
 
     #[test]
-    fn a_message_carries_content_or_error_never_both_or_none() {
+    fn a_message_has_either_content_or_an_error() {
         let metadata = proto::Metadata {
             message_id: "00".repeat(32),
             run_id: 1 << 63,

@@ -1,37 +1,37 @@
-//! What runs on this SuperLink begin with where their users say nothing else: above what an app brings along, below what a run is
-//! given. Only keys that the app has are set: official nodes and ServerApps refuse a run with any other. Pure.
+//! Defaults of runs on this SuperLink: they override the app's values, and a run's own values override them. Only keys
+//! of the app are set: official nodes and ServerApps refuse a run with other keys. Pure.
 
 use trellis_wire::fab::Config;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 
-/// A configuration, completed.
+/// A configuration with defaults.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Completed {
-    /// What the run is given, with the defaults that were added.
+    /// The run's configuration with the added defaults.
     pub config: Config,
-    /// The keys that were added.
+    /// The added keys.
     pub added: Vec<String>,
-    /// Keys of the app whose default here is of a type that the app does not expect.
+    /// Keys whose default has another type than the app's value.
     pub misfits: Vec<String>,
 }
 
 impl Completed {
-    /// In words, for the log of the run; `None`: nothing was changed.
-    pub fn told(&self) -> Option<String> {
+    /// Describes the changes for the log of the run; `None`: no changes.
+    pub fn describe(&self) -> Option<String> {
         let values: Vec<String> =
             self.added.iter().filter_map(|key| Some(format!("{key} = {}", shown(self.config.get(key)?)))).collect();
         let added = (!values.is_empty()).then(|| format!("Defaults of this SuperLink: {}.\n", values.join(", ")));
         let misfits = (!self.misfits.is_empty()).then(|| {
             let keys = self.misfits.join(", ");
-            format!("Defaults of this SuperLink that do not fit the app, and are left out: {keys}.\n")
+            format!("Defaults of this SuperLink with a wrong type for the app, not applied: {keys}.\n")
         });
-        let told: String = added.into_iter().chain(misfits).collect();
-        (!told.is_empty()).then_some(told)
+        let text: String = added.into_iter().chain(misfits).collect();
+        (!text.is_empty()).then_some(text)
     }
 }
 
-/// Adds to what a run is given the defaults for those keys of its app that it is not given.
+/// Adds defaults for the keys of the app that the run does not set.
 pub fn complete(given: Config, of_app: &Config, defaults: &Config) -> Completed {
     let mut completed = Completed { config: given, ..Completed::default() };
     for (key, value) in defaults {
@@ -47,7 +47,7 @@ pub fn complete(given: Config, of_app: &Config, defaults: &Config) -> Completed 
     completed
 }
 
-/// The value in the type that the app has. A whole number is a number too.
+/// Converts a value to the type that the app has. A whole number is a valid float.
 fn fitting(value: &proto::Scalar, expected: &proto::Scalar) -> Option<proto::Scalar> {
     let scalar = match (value.scalar.as_ref()?, expected.scalar.as_ref()?) {
         (Scalar::Sint64(number), Scalar::Double(_)) => Scalar::Double(*number as f64),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_counts_before_the_superlink_and_the_superlink_before_the_app() {
+    fn the_run_overrides_the_superlink_and_the_superlink_overrides_the_app() {
         let of_app = config(&[("rounds", Scalar::Sint64(3)), ("lr", Scalar::Double(0.1)), ("name", text("a"))]);
         let defaults = config(&[("rounds", Scalar::Sint64(9)), ("lr", Scalar::Sint64(1)), ("other", text("x"))]);
         for (given, expected, added) in [
@@ -92,7 +92,7 @@ mod tests {
                 vec![("lr", Scalar::Double(1.0)), ("rounds", Scalar::Sint64(5))],
                 vec!["lr"],
             ),
-            // What the user says is left as it is, whatever the app may think of it.
+            // The run's own values are unchanged, even with a wrong type.
             (
                 vec![("new", text("y")), ("lr", text("z")), ("rounds", Scalar::Sint64(1))],
                 vec![("lr", text("z")), ("new", text("y")), ("rounds", Scalar::Sint64(1))],
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_told() {
+    fn defaults_with_a_wrong_type_are_skipped_and_reported() {
         let of_app = config(&[("rounds", Scalar::Sint64(3)), ("on", Scalar::Bool(true)), ("name", text("a"))]);
         let defaults =
             config(&[("rounds", Scalar::Double(1.5)), ("on", Scalar::Bool(false)), ("name", Scalar::Sint64(1))]);
@@ -118,9 +118,9 @@ mod tests {
         assert_eq!(completed.misfits, ["name", "rounds"]);
         let expected = "\
 Defaults of this SuperLink: on = false.
-Defaults of this SuperLink that do not fit the app, and are left out: name, rounds.
+Defaults of this SuperLink with a wrong type for the app, not applied: name, rounds.
 ";
-        assert_eq!(completed.told().as_deref(), Some(expected));
-        assert_eq!(complete(Config::new(), &of_app, &Config::new()).told(), None);
+        assert_eq!(completed.describe().as_deref(), Some(expected));
+        assert_eq!(complete(Config::new(), &of_app, &Config::new()).describe(), None);
     }
 }

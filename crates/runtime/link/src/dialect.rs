@@ -1,8 +1,8 @@
-//! Which Flower a peer speaks, found from the transport and from the version it announces.
+//! Detects the Flower dialect of a peer from the transport and the announced release.
 //!
-//! Versions do not matter by themselves, dialects do: the 18 minor versions served have few differences on each link, and
-//! each difference has one place. `control` has those of the command line, `app` those of ServerApps; nodes have none
-//! but the transport. A peer that announces nothing (1.25 to 1.29) is known by what it does.
+//! The 18 supported minor releases differ in few places, and each difference is implemented once: `control` for the
+//! command line, `app` for ServerApps. Nodes differ only by transport. A peer without an announced release (1.25 to
+//! 1.29) is recognised by its calls.
 
 pub mod app;
 pub mod control;
@@ -16,11 +16,11 @@ use trellis_front::Transport;
 
 use crate::watch::metrics as label;
 
-/// The versions that this SuperLink was tested with.
+/// The range of tested releases.
 pub const OLDEST: Version = Version::of(Release::OLDEST);
 pub const NEWEST: Version = Version::of(Release::NEWEST);
 
-/// Longer version texts are cut.
+/// Longer release texts are truncated.
 const VERSION_TEXT_BYTES: usize = 32;
 
 impl From<Transport> for label::Transport {
@@ -55,7 +55,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a peer says of itself with a call.
+/// The transport and release of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     pub transport: Transport,
@@ -67,7 +67,7 @@ impl Client {
         Client { transport, version: announced(headers).and_then(Version::parse) }
     }
 
-    /// As it is kept and shown: `http 1.42.0`, or `grpc` when no version was announced.
+    /// Returns the stored and displayed form: `http 1.42.0`, or `grpc` without a release.
     pub fn describe(&self, headers: &HeaderMap) -> String {
         match announced(headers).filter(|_| self.version.is_some()) {
             Some(text) => {
@@ -86,12 +86,12 @@ impl Client {
         }
     }
 
-    /// Whether this peer can be served at all.
+    /// Refuses releases outside of the supported range.
     pub fn check(&self) -> Result<(), Refusal> {
         match self.version {
             Some(version) if version < OLDEST || version.major > NEWEST.major => {
                 let text = format!(
-                    "This SuperLink serves Flower {OLDEST} to {NEWEST}, and this is {version}: install a version in that range."
+                    "This SuperLink serves Flower {OLDEST} to {NEWEST}, not {version}: install a supported release."
                 );
                 Err(Refusal::new(Kind::Precondition, text))
             }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_served_by_what_it_announces() {
+    fn a_peer_is_checked_by_its_release() {
         let cases = [
             (None, true, "grpc"),
             (Some("1.25.0"), true, "grpc 1.25.0"),

@@ -1,5 +1,4 @@
-//! Nodes that take no new work. They say so themselves, and again and again: this is kept in memory only, and a restart of
-//! either side forgets it.
+//! Nodes that accept no new work. In memory only: nodes repeat their status, and a restart of either side resets it.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
@@ -16,7 +15,7 @@ impl Draining {
         self.nodes.lock().expect("no holder panics")
     }
 
-    /// Whether that is news.
+    /// Sets the status of a node. Returns whether it changed.
     pub fn set(&self, node: NodeId, draining: bool) -> bool {
         if draining { self.nodes().insert(node) } else { self.nodes().remove(&node) }
     }
@@ -25,7 +24,7 @@ impl Draining {
         self.nodes().contains(&node)
     }
 
-    /// Leaves those that take work.
+    /// Removes draining nodes from the list.
     pub fn leave_out(&self, nodes: &mut Vec<NodeId>) {
         let draining = self.nodes();
         nodes.retain(|node| !draining.contains(node));

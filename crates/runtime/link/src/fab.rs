@@ -1,4 +1,4 @@
-//! What a FAB says about itself, in the words of the link: a FAB that cannot be used is a refusal.
+//! FABs for the handlers: an invalid FAB becomes a `Refusal`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::ServerApp;
 use trellis_wire::fab::{self, BadFab, FabMetadata};
 
-/// The largest FAB that is taken, as in Flower.
+/// Maximum size of a FAB, as in Flower.
 pub const MAX_FAB_BYTES: usize = 10 << 20;
 
 fn refused(problem: BadFab) -> Refusal {
@@ -19,19 +19,19 @@ pub fn pyproject(content: &[u8]) -> Result<toml::Table, Refusal> {
     fab::pyproject(content).map_err(refused)
 }
 
-/// Reads publisher, name and version, and who trains.
+/// Reads publisher, name and version, and the kind of ServerApp.
 pub fn metadata(content: &[u8]) -> Result<(FabMetadata, ServerApp), Refusal> {
     let project = pyproject(content)?;
     let server_app = if fab::trains_natively(&project) { ServerApp::Native } else { ServerApp::Flower };
     Ok((fab::metadata(&project).map_err(refused)?, server_app))
 }
 
-/// Reads the keys that a run may set, with the values that the app brings along.
+/// Reads the configuration keys of the app with their values.
 pub fn config(content: &[u8]) -> Result<fab::Config, Refusal> {
     fab::config(&pyproject(content)?).map_err(refused)
 }
 
-/// Takes the signatures out of a FAB: the FAB that they cover, and its verifications.
+/// Separates a FAB from its signatures. Returns the signed FAB and its verifications.
 pub fn without_signatures(content: Bytes) -> Result<(Bytes, BTreeMap<String, String>), Refusal> {
     match fab::detach(&content).map_err(refused)? {
         Some((bundle, signatures)) => Ok((bundle.fab.content, signatures.to_verifications())),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_fab_is_a_refusal() {
+    fn an_invalid_fab_is_refused() {
         let refusal = metadata(b"garbage").unwrap_err();
         assert_eq!(refusal.kind, Kind::Precondition);
         assert!(refusal.text.starts_with("The FAB cannot be used: not a zip"), "{}", refusal.text);

@@ -1,4 +1,4 @@
-//! Who a node is: every Fleet call is signed with the node's key. Which call may do what is decided elsewhere.
+//! Authentication of nodes: every Fleet call is signed with the node's key. Authorisation is decided elsewhere.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,28 +15,28 @@ use trellis_core::Seconds;
 use trellis_core::id::NodeId;
 use trellis_core::refusal::{Kind, Refusal};
 
-/// A signature is good for this long, by the clocks of both sides.
+/// Accepted age of a signature. Clocks may differ by a few seconds.
 const TIMESTAMP_WINDOW_S: std::ops::Range<f64> = -5.0..305.0;
-/// Keys kept, parsed. Parsing costs about as much as a tenth of a check.
+/// Number of cached parsed keys. Parsing costs about a tenth of a verification.
 const KEYS: usize = 20_000;
 /// PEM of the largest curve is below 300 bytes.
 const MAX_KEY_BYTES: usize = 2048;
 
-/// Base64 as both transports send it: padding may be there or not.
+/// Base64 with or without padding: the transports differ.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Checks signatures.
+/// Verifies signatures, with a cache of keys.
 pub struct Identities {
     keys: Cache<Bytes, Arc<Known>>,
 }
 
-/// A key that has been seen before.
+/// A cached key.
 struct Known {
     key: ParsedPublicKey,
-    /// What was found good last: nodes of ours show the same signature for some seconds.
+    /// The last valid signature: nodes of Trellis reuse a signature for some seconds.
     last: Mutex<Option<Signed>>,
     /// The node that owns the key, and the version of the nodes at which it was looked up.
     member: Mutex<Option<(u64, NodeId)>>,
@@ -51,7 +51,7 @@ struct Signed {
 impl Known {
     fn has_signed(&self, timestamp: &[u8], signature: &Bytes) -> bool {
         let last = lock(&self.last).clone();
-        // In constant time: who compares must not learn a good signature bit by bit.
+        // Constant time: timing must not reveal a valid signature.
         let same = |signed: &Signed| {
             signed.timestamp == timestamp && verify_slices_are_equal(&signed.signature, signature).is_ok()
         };
@@ -103,8 +103,8 @@ impl Signature {
 }
 
 impl Identities {
-    /// The node that owns the key. Calls `look_up` unless the answer for this version of the nodes is cached; only
-    /// keys that have signed a call before are cached.
+    /// Returns the node that owns the key. Calls `look_up` unless the answer for this version of the nodes is cached;
+    /// only keys that have signed a call before are cached.
     pub fn member(
         &self,
         key: &Bytes,
@@ -145,12 +145,12 @@ impl Identities {
     }
 }
 
-/// A key as it comes in a header.
+/// Decodes a key from a header.
 pub fn decode_key(header: &str) -> Option<Vec<u8>> {
     BASE64.decode(header).ok()
 }
 
-/// A PEM public key on a NIST curve.
+/// Parses a PEM public key on a NIST curve.
 pub fn parse_key(pem: &[u8]) -> Option<ParsedPublicKey> {
     if pem.len() > MAX_KEY_BYTES {
         return None;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_that_was_good_before_is_good_for_nothing_else() {
+    fn a_valid_signature_is_valid_for_one_timestamp_and_key() {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
         let der: PublicKeyX509Der = pair.public_key().as_der().unwrap();
         let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", BASE64.encode(der.as_ref()));

@@ -1,8 +1,8 @@
-//! Starting ServerApps: one process for each run, that outlives the SuperLink. Those of native runs always, those that runs
-//! bring in subprocess isolation.
+//! Starts ServerApps: one process per run, which outlives the SuperLink. Native ServerApps always, those of FABs in
+//! subprocess isolation.
 //!
-//! A ServerApp has its own process group and writes its output to a file, so that nothing breaks in it when the
-//! SuperLink is killed. The next SuperLink finds it again by a mark in its environment and goes on watching it.
+//! A ServerApp has its own process group and writes its output to a file, so that it survives a kill of the SuperLink.
+//! The next SuperLink finds it by a mark in its environment and watches it again.
 
 mod capacity;
 mod process;
@@ -27,38 +27,37 @@ use capacity::default_server_apps;
 use process::{AppProcess, Ended, Order};
 pub use program::Programs;
 use program::{Program, Starts};
-pub use python::{NoPython, interpreter_of};
+pub use python::{NoPython, interpreter_of, on_path};
 
-/// The launcher looks by itself this often.
-const GLANCE: Duration = Duration::from_secs(1);
-/// After a run has ended by itself its process may tidy up for this long.
+/// Poll interval of the launcher.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Time for a process to exit after its run has finished.
 const GRACE_AFTER_END: Duration = Duration::from_secs(60);
-/// A process that tidies up for longer no longer counts against the limit of ServerApps at once.
+/// After this time, a process that is still exiting frees its slot.
 const SLOT_GRACE: Duration = Duration::from_secs(5);
-/// After a run was stopped its process gets this long from the friendly signal to the other.
+/// Time between SIGTERM and SIGKILL after a run was stopped.
 const GRACE_AFTER_STOP: Duration = Duration::from_secs(5);
-/// Output of an app that died that is put into the run's log.
+/// Maximum output of a failed app in the run's log.
 const TAIL_BYTES: u64 = 64 << 10;
-/// Before a native ServerApp that died is started again, each time it did. All of them together are shorter than its token is
-/// good without a sign of life.
-const RESTART_PAUSES: [Duration; MAX_RESTARTS as usize] =
+/// Delays before the restarts of a native ServerApp. Their sum is below the timeout of its token.
+const RESTART_DELAYS: [Duration; MAX_RESTARTS as usize] =
     [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
-/// In the directory of a native run: what it would go on from.
+/// The checkpoint from which a native run continues, in the directory of the run.
 const NEWEST_CHECKPOINT: &str = "latest";
 
-/// The share of a process in the limit of ServerApps at once; free again when it is dropped. `None`: the limit was reached
-/// when an earlier SuperLink's process was found.
+/// A permit for one concurrent ServerApp, released on drop. `None`: the limit was already reached when a process of an
+/// earlier SuperLink was found.
 type Slot = Option<OwnedSemaphorePermit>;
 
 /// Starts and watches ServerApps.
 pub struct Launcher {
     link: Arc<Link>,
     programs: Programs,
-    /// `host:port` of the ServerAppIo API, for apps.
+    /// `host:port` of the ServerAppIo API for apps.
     address: String,
-    /// Output of apps, one file for each run.
+    /// Output of apps, one file per run.
     outputs: PathBuf,
-    /// One permit for each process that may run at once.
+    /// One permit per concurrent process.
     slots: Arc<Semaphore>,
 }
 
@@ -70,35 +69,35 @@ impl Launcher {
         Ok(Launcher { link, programs, address, outputs, slots })
     }
 
-    /// Takes over the apps that an earlier SuperLink started; those that are gone are noted.
+    /// Adopts the apps of an earlier SuperLink, and records the end of those that are gone.
     pub async fn adopt(self: &Arc<Self>) -> Result<(), Refusal> {
         let unfinished = self.link.read(|view| view.unfinished_runs())?;
         let found = process::find(&self.mark());
         for run in unfinished.iter().filter(|run| *run.state() != State::Pending) {
             match found.iter().find(|app| app.run == run.id) {
                 Some(app) => {
-                    tracing::info!(run = run.id.0, pid = app.pid(), "ServerApp is still at work");
+                    tracing::info!(run = run.id.0, pid = app.pid(), "ServerApp is still running");
                     self.watch(run.id, app.clone(), self.slot_if_free());
                 }
                 None if self.programs.start(run.server_app) || self.was_watched(run.id)? => {
                     let (launcher, id, slot) = (Arc::clone(self), run.id, self.slot_if_free());
-                    // It may be started again after a pause, which nobody has to wait for.
+                    // A restart waits for its delay in the background.
                     tokio::spawn(async move {
-                        launcher.note_gone(id, "The ServerApp died while the SuperLink was away.", slot).await;
+                        launcher.store_end(id, "The ServerApp died while the SuperLink was away.", slot).await;
                     });
                 }
                 None => {}
             }
         }
         for app in found.iter().filter(|app| !unfinished.iter().any(|run| run.id == app.run)) {
-            tracing::info!(run = app.run.0, pid = app.pid(), "the run of this ServerApp is over: ending it");
+            tracing::info!(run = app.run.0, pid = app.pid(), "killing the ServerApp of a finished run");
             app.kill();
         }
         process::clear_ended(&self.outputs, |id| unfinished.iter().any(|run| run.id == id));
         Ok(())
     }
 
-    /// Whether a launcher claimed the run, so that only its end frees the run.
+    /// Returns whether a launcher claimed the run, so that only the end of the process frees the run.
     fn was_watched(&self, run: RunId) -> Result<bool, Refusal> {
         self.link.read(|view| Ok(view.token(run)?.is_some_and(|token| token.state.is_watched())))
     }
@@ -107,13 +106,13 @@ impl Launcher {
         Arc::clone(&self.slots).try_acquire_owned().ok()
     }
 
-    /// Starts every run that waits, the oldest first, as slots become free, until the SuperLink stops.
+    /// Starts pending runs, oldest first, as slots become free, until the SuperLink stops.
     pub async fn run(self: Arc<Self>) {
         while !self.link.room.is_closed() {
             let pending = self
                 .link
                 .room
-                .wait(Topic::Launch, Duration::from_secs(3600), GLANCE, || {
+                .wait(Topic::Launch, Duration::from_secs(3600), POLL_INTERVAL, || {
                     let mut runs = self.link.read(|view| view.pending_runs())?;
                     runs.retain(|(_, server_app)| self.programs.start(*server_app));
                     Ok::<_, Refusal>((!runs.is_empty()).then_some(runs))
@@ -125,8 +124,8 @@ impl Launcher {
                     () = self.link.room.closed() => return,
                 };
                 if let Err(error) = self.launch(run, server_app, slot).await {
-                    tracing::error!(run = run.0, %error, "ServerApp could not be started");
-                    tokio::time::sleep(GLANCE).await;
+                    tracing::error!(run = run.0, %error, "cannot start a ServerApp");
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
             }
         }
@@ -142,7 +141,7 @@ impl Launcher {
         self.start(run, server_app, &secret, slot).await
     }
 
-    /// Starts the process of a run that is ours to start.
+    /// Starts the process of a claimed run.
     async fn start(
         self: &Arc<Self>,
         run: RunId,
@@ -172,7 +171,7 @@ impl Launcher {
     }
 
     async fn not_started(&self, run: RunId, reason: String) -> Result<(), Refusal> {
-        tracing::error!(run = run.0, reason, "ServerApp could not be started");
+        tracing::error!(run = run.0, reason, "cannot start a ServerApp");
         let now = self.link.now();
         append_log(&self.link, run, format!("{reason}\n")).await?;
         self.link.write(move |tx| app::finish(tx, run, Outcome::Failed, &reason, now)).await
@@ -201,19 +200,19 @@ impl Launcher {
                     app.ended().await
                 }
             };
-            app.kill(); // What it started and left behind, if anything.
+            app.kill(); // Processes that it left behind.
             tracing::debug!(run = run.0, pid = app.pid(), how = %ended, "ServerApp ended");
             launcher.ended(run, &ended, slot).await;
         });
     }
 
-    /// Waits for the end of the run; `None` when the SuperLink stops first (then it never comes).
+    /// Waits for the end of the run; returns `None` if the SuperLink stops first.
     async fn run_over(&self, run: RunId) -> Option<Outcome> {
         loop {
             let outcome = self
                 .link
                 .room
-                .wait(Topic::Finished(run), Duration::from_secs(3600), GLANCE * 5, || {
+                .wait(Topic::Finished(run), Duration::from_secs(3600), POLL_INTERVAL * 5, || {
                     self.link.read(|view| {
                         Ok(view.run(run)?.and_then(|run| match run.state() {
                             State::Finished { outcome, .. } => Some(*outcome),
@@ -225,7 +224,7 @@ impl Launcher {
             match outcome {
                 Ok(Some(outcome)) => return Some(outcome),
                 _ if self.link.room.is_closed() => std::future::pending::<()>().await,
-                _ => tokio::time::sleep(GLANCE).await,
+                _ => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
@@ -233,58 +232,59 @@ impl Launcher {
     async fn ended(self: &Arc<Self>, run: RunId, how: &Ended, slot: Slot) {
         let finished = self.link.read(|view| Ok(view.run(run)?.is_none_or(|run| run.state().is_finished())));
         let tail = process::tail(&self.output(run), TAIL_BYTES);
-        // Before another one writes to it.
+        // Before the output file is written again.
         let _ = std::fs::remove_file(self.output(run));
         process::clear(&self.outputs, run);
         if !matches!(finished, Ok(true)) {
             let reason = format!("The ServerApp process {how} before it finished the run.");
             if let Err(error) = append_log(&self.link, run, format!("{reason} Its last output:\n{tail}\n")).await {
-                tracing::error!(run = run.0, %error, "the last output of a ServerApp could not be noted");
+                tracing::error!(run = run.0, %error, "cannot log the last output of a ServerApp");
             }
-            self.note_gone(run, &reason, slot).await;
+            self.store_end(run, &reason, slot).await;
         }
     }
 
-    /// Retries until the end is stored: nothing else frees a run whose process was watched.
-    async fn note_gone(self: &Arc<Self>, run: RunId, reason: &str, mut slot: Slot) {
+    /// Retries until the end is stored: nothing else frees a run with a watched process.
+    async fn store_end(self: &Arc<Self>, run: RunId, reason: &str, mut slot: Slot) {
         while let Err(error) = self.gone(run, reason, slot.take()).await {
-            tracing::error!(run = run.0, %error, "the end of a ServerApp could not be stored; it is tried again");
+            tracing::error!(run = run.0, %error, "cannot store the end of a ServerApp; retrying");
             tokio::select! {
-                () = tokio::time::sleep(GLANCE) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = self.link.room.closed() => return,
             }
         }
     }
 
     async fn gone(self: &Arc<Self>, run: RunId, reason: &str, slot: Slot) -> Result<(), Refusal> {
-        tracing::warn!(run = run.0, reason, "ServerApp is gone");
+        tracing::warn!(run = run.0, reason, "ServerApp ended");
         if self.restart(run, reason, slot).await? {
             return Ok(());
         }
         let (reason, now) = (reason.to_owned(), self.link.now());
-        self.link.write(move |tx| app::process_gone(tx, run, &reason, now)).await
+        self.link.write(move |tx| app::process_exited(tx, run, &reason, now)).await
     }
 
-    /// Starts another native ServerApp in the place of one that died, to go on from its last checkpoint, or to begin anew where
-    /// no round was over. `false`: that cannot be, or was tried often enough.
+    /// Restarts a native ServerApp that died. It continues from its last checkpoint, or from the start if no round was
+    /// finished. Returns `false` if a restart is impossible or the limit is reached.
     async fn restart(self: &Arc<Self>, id: RunId, reason: &str, slot: Slot) -> Result<bool, Refusal> {
         let Some(run) = self.link.read(|view| view.run(id))? else { return Ok(false) };
         let is_at_work = run.server_app == ServerApp::Native && *run.state() == State::Running;
         let times = run.launches.saturating_sub(1) as usize;
         let has_checkpoint = self.has_checkpoint(id);
-        // Before the end of the first round nothing is lost by beginning anew.
+        // Before the end of the first round, a new start loses nothing.
         let loses_nothing = has_checkpoint || self.link.read(|view| Ok(view.reports_after(id, None, 1)?.is_empty()))?;
-        let Some(pause) = RESTART_PAUSES.get(times).filter(|_| is_at_work && loses_nothing) else {
+        let Some(pause) = RESTART_DELAYS.get(times).filter(|_| is_at_work && loses_nothing) else {
             return Ok(false);
         };
         let (number, seconds) = (times + 1, pause.as_secs());
-        let from = if has_checkpoint { "goes on from its last checkpoint" } else { "begins anew" };
-        let text = format!("{reason} It is started again in {seconds} s, and {from} ({number} of {MAX_RESTARTS}).\n");
+        let from = if has_checkpoint { "continues from its last checkpoint" } else { "starts from the beginning" };
+        let text =
+            format!("{reason} It is restarted in {seconds} s and {from} (restart {number} of {MAX_RESTARTS}).\n");
         append_log(&self.link, id, text).await?;
         tokio::select! {
             () = tokio::time::sleep(*pause) => {}
             _ = self.run_over(id) => return Ok(true),
-            // The next SuperLink finds it dead.
+            // The next SuperLink finds no process and handles it.
             () = self.link.room.closed() => return Ok(true),
         }
         let ((secret, hash), now) = (new_token(), self.link.now());
@@ -304,7 +304,7 @@ impl Launcher {
         self.outputs.join(format!("{run}.log"))
     }
 
-    /// What makes our apps ours: the state they belong to.
+    /// Returns the mark of this SuperLink's apps: the path of its state.
     fn mark(&self) -> String {
         let directory = self.link.directory();
         std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned()).display().to_string()

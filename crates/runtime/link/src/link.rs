@@ -1,4 +1,4 @@
-//! The SuperLink's inside: the core's transactions on a store, with somewhere to wait. No protocol in here.
+//! The core's transactions on a store, with waiting. Independent of protocols.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -26,10 +26,10 @@ use crate::state::Directory;
 use crate::wake::WaitingRoom;
 use crate::watch::Watch;
 
-/// What every front end shares.
+/// The shared state of all front ends.
 pub struct Link {
     store: Box<dyn Store>,
-    /// Released after the store.
+    /// Dropped after the store.
     directory: Directory,
     clock: Clock,
     traffic: Mutex<HashMap<RunId, Traffic>>,
@@ -40,34 +40,34 @@ pub struct Link {
     pub identities: Identities,
     pub hot: HotObjects,
     pub watch: Arc<Watch>,
-    /// Runs that have ended, of which the watch has not been told yet.
+    /// Finished runs that the watch does not know yet.
     pub ended: Arc<Mutex<Vec<RunId>>>,
-    /// What changed lately, for those who watch from outside.
+    /// Recent changes for external observers.
     pub changes: Arc<Changes>,
     pub draining: Draining,
     pub shards: Shards,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
-    /// Control calls need the token of an account.
+    /// Control calls require the token of an account.
     pub accounts: bool,
     pub logins: Logins,
     pub tls: Option<TlsSettings>,
-    /// What those who start ServerApps must sign with.
+    /// The secret with which SuperExecs sign.
     pub superexec_secret: Option<SuperexecSecret>,
     pub app_trust: AppTrust,
     pub peers: Peers,
-    /// Selects the program that starts the ServerApps of runs.
+    /// The component that starts ServerApps.
     pub isolation: Isolation,
-    /// What runs begin with.
+    /// Defaults of runs.
     pub run_defaults: fab::Config,
-    /// Native runs are trained on this machine, so their settings name files here.
+    /// Native runs are trained on this machine, so their settings name local files.
     pub trains: bool,
-    said: Mutex<HashSet<String>>,
-    /// Which refusals the audit log has.
+    logged: Mutex<HashSet<String>>,
+    /// Rate limits of refusals in the log and the audit log.
     pub refused: RefusalLog,
 }
 
-/// How a link is set up.
+/// The settings of a link.
 pub struct Settings {
     pub directory: Directory,
     pub limits: Limits,
@@ -83,8 +83,8 @@ pub struct Settings {
     pub changes: Arc<Changes>,
 }
 
-/// Things said once that are remembered.
-const SAID: usize = 4096;
+/// Number of remembered messages of `log_once`.
+const MAX_LOGGED: usize = 4096;
 
 impl Link {
     pub fn new(store: Box<dyn Store>, room: Arc<WaitingRoom>, watch: Arc<Watch>, settings: Settings) -> Link {
@@ -113,19 +113,19 @@ impl Link {
             isolation: settings.isolation,
             run_defaults: settings.run_defaults,
             trains: settings.trains,
-            said: Mutex::default(),
+            logged: Mutex::default(),
             refused: RefusalLog::default(),
         }
     }
 
-    /// Says something that a peer would make us say with every poll.
-    pub fn say_once(&self, what: String, say: impl FnOnce()) {
-        let mut said = self.said.lock().expect("no holder panics");
-        if said.len() >= SAID {
-            said.clear();
+    /// Logs a message once: a peer would cause it with every poll.
+    pub fn log_once(&self, what: String, log: impl FnOnce()) {
+        let mut logged = self.logged.lock().expect("no holder panics");
+        if logged.len() >= MAX_LOGGED {
+            logged.clear();
         }
-        if said.insert(what) {
-            say();
+        if logged.insert(what) {
+            log();
         }
     }
 
@@ -137,12 +137,12 @@ impl Link {
         &*self.store
     }
 
-    /// For files of this process.
+    /// The directory for files of this process.
     pub fn directory(&self) -> &Path {
         (*self.directory).as_ref()
     }
 
-    /// Asks the store. Short: the caller's thread does it.
+    /// Runs a short query on the caller's thread.
     pub fn read<T>(&self, question: impl FnOnce(&dyn Read) -> Result<T, Refusal>) -> Result<T, Refusal> {
         let mut question = Some(question);
         let mut answer = None;
@@ -155,63 +155,63 @@ impl Link {
         answer.ok_or_else(no_answer)
     }
 
-    /// Makes a change and waits until it is durable. A caller who goes away in between changes nothing about it.
+    /// Makes a change and waits until it is durable. The change is made even if the caller is dropped.
     pub async fn write<T: Send + 'static>(
         &self,
         change: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (tell, told) = oneshot::channel();
-        self.store.submit(Box::new(Change { change, result: None, tell }));
-        told.await.unwrap_or_else(|_| Err(no_answer()))
+        let (result_tx, result_rx) = oneshot::channel();
+        self.store.submit(Box::new(Change { change, result: None, result_tx }));
+        result_rx.await.unwrap_or_else(|_| Err(no_answer()))
     }
 
-    /// As [`Link::write`], for what many ask for all the time and nobody waits for: it shares a commit with others.
-    pub async fn write_soon<T: Send + 'static>(
+    /// Like [`Link::write`], for frequent changes whose callers can wait: it shares a commit with other changes.
+    pub async fn write_deferred<T: Send + 'static>(
         &self,
         change: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (tell, told) = oneshot::channel();
-        self.store.submit_soon(Box::new(Change { change, result: None, tell }));
-        told.await.unwrap_or_else(|_| Err(no_answer()))
+        let (result_tx, result_rx) = oneshot::channel();
+        self.store.submit_deferred(Box::new(Change { change, result: None, result_tx }));
+        result_rx.await.unwrap_or_else(|_| Err(no_answer()))
     }
 
-    /// Submits a change that may be lost with the process without harm, and does not wait for it. What is submitted
-    /// later still comes after it.
-    pub fn write_unheard(&self, change: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static) {
-        let (tell, _unheard) = oneshot::channel();
-        self.store.submit(Box::new(Change { change, result: None, tell }));
+    /// Submits a change without waiting for it. A crash may lose it, so it must not matter. Later changes are committed
+    /// after it.
+    pub fn submit(&self, change: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static) {
+        let (result_tx, _unheard) = oneshot::channel();
+        self.store.submit(Box::new(Change { change, result: None, result_tx }));
     }
 
-    /// As [`Link::write_unheard`], for confirmations of a run's ServerApp.
+    /// Like [`Link::submit`], for confirmations of a run's ServerApp.
     pub fn write_confirmation(
         &self,
         run: RunId,
         change: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static,
     ) {
-        let (tell, told) = oneshot::channel();
-        self.store.submit(Box::new(Change { change, result: None, tell }));
+        let (result_tx, result_rx) = oneshot::channel();
+        self.store.submit(Box::new(Change { change, result: None, result_tx }));
         let mut confirming = self.confirming.lock().expect("no holder panics");
-        confirming.retain(|_, told| matches!(told.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
-        confirming.insert(run, told);
+        confirming.retain(|_, result_rx| matches!(result_rx.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+        confirming.insert(run, result_rx);
     }
 
-    /// Waits until the confirmations of a run that came before can be seen. Otherwise a pull finds a reply whose objects are
-    /// deleted before the ServerApp asks for them.
+    /// Waits until earlier confirmations of a run are visible. Otherwise a pull could return a reply whose objects are
+    /// about to be deleted.
     pub async fn confirmed(&self, run: RunId) {
-        let told = self.confirming.lock().expect("no holder panics").remove(&run);
-        if let Some(told) = told {
-            let _ = told.await;
+        let result_rx = self.confirming.lock().expect("no holder panics").remove(&run);
+        if let Some(result_rx) = result_rx {
+            let _ = result_rx.await;
         }
     }
 
-    /// Nodes came, went or changed without a commit that says so.
+    /// Announces a change of nodes outside of the store.
     pub fn nodes_changed(&self) {
         let topics = [Topic::Nodes, Topic::Changes];
-        self.changes.note(&topics);
+        self.changes.record(&topics);
         self.room.announce(&topics);
     }
 
-    /// Notes bytes exchanged for a run; they are kept with the next [`Link::keep_traffic`].
+    /// Counts bytes exchanged for a run; [`Link::store_traffic`] stores them.
     pub fn note_traffic(&self, run: RunId, bytes_sent: u64, bytes_received: u64) {
         let mut traffic = self.traffic.lock().expect("no holder panics");
         let noted = traffic.entry(run).or_default();
@@ -219,12 +219,12 @@ impl Link {
         noted.bytes_received += bytes_received;
     }
 
-    /// Bytes noted and not kept yet.
+    /// Returns the counted bytes that are not stored yet.
     pub fn noted_traffic(&self, run: RunId) -> Traffic {
         self.traffic.lock().expect("no holder panics").get(&run).copied().unwrap_or_default()
     }
 
-    pub async fn keep_traffic(&self) -> Result<(), Refusal> {
+    pub async fn store_traffic(&self) -> Result<(), Refusal> {
         let noted = std::mem::take(&mut *self.traffic.lock().expect("no holder panics"));
         if noted.is_empty() {
             return Ok(());
@@ -233,7 +233,7 @@ impl Link {
     }
 }
 
-/// What callers hear who come too late.
+/// Error for callers during a shutdown.
 pub const STOPPING: &str = "The SuperLink is stopping.";
 
 fn no_answer() -> Refusal {
@@ -244,7 +244,7 @@ fn no_answer() -> Refusal {
 struct Change<F, T> {
     change: F,
     result: Option<Result<T, Refusal>>,
-    tell: oneshot::Sender<Result<T, Refusal>>,
+    result_tx: oneshot::Sender<Result<T, Refusal>>,
 }
 
 impl<T: Send, F: FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send> Job for Change<F, T> {
@@ -262,6 +262,6 @@ impl<T: Send, F: FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send> Job for Change
             (Ok(()), None) => Err(no_answer()),
             (Err(refusal), _) => Err(refusal),
         };
-        let _ = self.tell.send(result);
+        let _ = self.result_tx.send(result);
     }
 }

@@ -1,5 +1,5 @@
-//! The newest part of this process's log, in memory, for administrators who cannot read files on its machine. The log
-//! of a process is one, so is its tail.
+//! The newest part of this process's log, in memory, for administrators without access to its machine. Global, like the
+//! log.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,38 +8,38 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use trellis_clock::now_ms;
 
 const MAX_BYTES: usize = 256 << 10;
-/// Of one answer.
+/// Maximum size of an answer.
 const MAX_PART_BYTES: usize = 64 << 10;
-/// Lines that a reader gets who names no place.
+/// Number of lines for a reader without a position.
 const LAST_LINES: usize = 200;
 
 static TAIL: LazyLock<Mutex<Tail>> = LazyLock::new(|| Mutex::new(Tail::new(now_ms())));
 
-/// Adds to the tail what is written to the log.
+/// Appends log output.
 pub fn append(bytes: &[u8]) {
     TAIL.lock().unwrap_or_else(PoisonError::into_inner).append(bytes);
 }
 
-/// The log after a place, and where that part ends; without a place the last lines.
-pub fn after(place: Option<Place>) -> (String, Place) {
-    TAIL.lock().unwrap_or_else(PoisonError::into_inner).after(place)
+/// Returns the log after a position and the position after the returned part; without a position the last lines.
+pub fn after(position: Option<Position>) -> (String, Position) {
+    TAIL.lock().unwrap_or_else(PoisonError::into_inner).after(position)
 }
 
-/// A place in the log: which process, and how many bytes it had written.
+/// A position in the log: the process, and the number of bytes that it had written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     started_ms: u64,
     offset: u64,
 }
 
-impl Place {
-    pub fn parse(text: &str) -> Option<Place> {
+impl Position {
+    pub fn parse(text: &str) -> Option<Position> {
         let (started_ms, offset) = text.split_once('-')?;
-        Some(Place { started_ms: started_ms.parse().ok()?, offset: offset.parse().ok()? })
+        Some(Position { started_ms: started_ms.parse().ok()?, offset: offset.parse().ok()? })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.started_ms, self.offset)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for Place {
 struct Tail {
     started_ms: u64,
     bytes: VecDeque<u8>,
-    /// Everything that was ever written.
+    /// Total number of written bytes.
     end: u64,
 }
 
@@ -63,24 +63,26 @@ impl Tail {
         self.end += bytes.len() as u64;
     }
 
-    fn after(&self, place: Option<Place>) -> (String, Place) {
+    fn after(&self, position: Option<Position>) -> (String, Position) {
         let begin = self.end - self.bytes.len() as u64;
-        let from = match place {
+        let from = match position {
             None => self.last_lines(),
-            Some(place) if place.started_ms == self.started_ms && place.offset <= self.end => place.offset.max(begin),
-            // It was restarted since: all that it has said.
+            Some(position) if position.started_ms == self.started_ms && position.offset <= self.end => {
+                position.offset.max(begin)
+            }
+            // The process was restarted: return its whole log.
             Some(_) => begin,
         };
         let skipped = (from - begin) as usize;
         let part: Vec<u8> = self.bytes.iter().skip(skipped).take(MAX_PART_BYTES).copied().collect();
         let offset = from + part.len() as u64;
-        (String::from_utf8_lossy(&part).into_owned(), Place { started_ms: self.started_ms, offset })
+        (String::from_utf8_lossy(&part).into_owned(), Position { started_ms: self.started_ms, offset })
     }
 
-    /// Where the last lines begin.
+    /// Returns the offset of the last lines.
     fn last_lines(&self) -> u64 {
         let newest = self.bytes.iter().rev().take(MAX_PART_BYTES).enumerate();
-        // The newest byte ends the last line.
+        // The last byte ends the last line.
         let ends = newest.filter(|(index, byte)| *index > 0 && **byte == b'\n').map(|(index, _)| index as u64);
         let whole = self.bytes.len() as u64;
         let length = match ends.take(LAST_LINES).enumerate().last() {
@@ -96,28 +98,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_follows_the_log_and_misses_only_what_is_too_old() {
+    fn a_reader_gets_all_lines_that_are_still_stored() {
         let mut tail = Tail::new(7);
-        let (text, place) = tail.after(None);
-        assert_eq!((text.as_str(), place.to_string().as_str()), ("", "7-0"));
+        let (text, position) = tail.after(None);
+        assert_eq!((text.as_str(), position.to_string().as_str()), ("", "7-0"));
         tail.append(b"one\n");
         tail.append(b"two\n");
-        let (text, place) = tail.after(Some(place));
+        let (text, position) = tail.after(Some(position));
         assert_eq!(text, "one\ntwo\n");
-        assert_eq!(tail.after(Some(place)), (String::new(), place));
-        assert_eq!(Place::parse(&place.to_string()), Some(place));
-        assert_eq!((Place::parse("7"), Place::parse("../7-1")), (None, None));
-        assert_eq!(tail.after(Some(Place { started_ms: 6, offset: 5 })).0, "one\ntwo\n", "of the process before");
+        assert_eq!(tail.after(Some(position)), (String::new(), position));
+        assert_eq!(Position::parse(&position.to_string()), Some(position));
+        assert_eq!((Position::parse("7"), Position::parse("../7-1")), (None, None));
+        assert_eq!(
+            tail.after(Some(Position { started_ms: 6, offset: 5 })).0,
+            "one\ntwo\n",
+            "a position of another process"
+        );
         for _ in 0..MAX_BYTES {
             tail.append(b"x\n");
         }
-        let (text, next) = tail.after(Some(place));
+        let (text, next) = tail.after(Some(position));
         assert_eq!(text.len(), MAX_PART_BYTES);
         assert_eq!(next.offset, tail.end - (MAX_BYTES - MAX_PART_BYTES) as u64);
     }
 
     #[test]
-    fn the_last_lines_come_first() {
+    fn a_new_reader_gets_the_last_lines() {
         let mut tail = Tail::new(7);
         tail.append(b"first\nsecond\n");
         assert_eq!(tail.after(None).0, "first\nsecond\n");

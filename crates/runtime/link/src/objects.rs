@@ -1,4 +1,5 @@
-//! Object bytes on their way in and out. They are hashed and written as they come, and never held whole unless small.
+//! Transfers object bytes. They are hashed and written as they arrive, and are in memory as a whole only if they are
+//! small.
 
 use bytes::{Bytes, BytesMut};
 use quick_cache::Weighter;
@@ -13,14 +14,14 @@ use trellis_wire::object::{ObjectError, Verifier};
 
 use crate::link::Link;
 
-/// Objects up to this size are kept with their rows, larger ones apart from them.
+/// Objects up to this size are stored in their rows, larger ones outside of the rows.
 const INLINE_BYTES: usize = 32 << 10;
-/// Bytes gathered before they are handed to the store.
+/// Bytes collected before they are written to the store.
 const BLOCK_BYTES: usize = 512 << 10;
-/// Large content up to this size may be kept in memory (Flower cuts arrays at 5 MiB).
+/// Large content up to this size may be cached (Flower splits arrays into chunks of 5 MiB).
 const HOT_BYTES: u64 = 8 << 20;
 
-/// Whole objects that were asked for lately, so that many nodes asking for one model cost one read.
+/// A cache of recently used objects, so that many pulls of one model cost one read.
 pub struct HotObjects {
     cache: Cache<ObjectId, Bytes, ByBytes>,
 }
@@ -40,17 +41,17 @@ impl HotObjects {
         HotObjects { cache: Cache::with_weighter(expected, limit_bytes.max(1), ByBytes) }
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     pub fn clear(&self) {
         self.cache.clear();
     }
 }
 
-/// What a push may do before its bytes have come.
+/// The decision about a push before its bytes are read.
 pub enum Admission {
-    /// Its bytes are wanted.
+    /// The bytes are needed.
     Wanted(Box<Incoming>),
-    /// They are here already: whatever comes is not needed.
+    /// The bytes are already stored and not needed.
     Known,
     /// The sender did not announce the object.
     Unannounced,
@@ -64,7 +65,7 @@ pub fn admit(link: &Link, scope: Scope, id: ObjectId) -> Result<Admission, Refus
     })?;
     Ok(match known {
         None => Admission::Unannounced,
-        Some(object) if object.here => Admission::Known,
+        Some(object) if object.has_content => Admission::Known,
         Some(_) => {
             let (verifier, gathered) = (Verifier::new(id), BytesMut::new());
             Admission::Wanted(Box::new(Incoming { scope, id, verifier, gathered, upload: None, bytes: 0 }))
@@ -72,7 +73,7 @@ pub fn admit(link: &Link, scope: Scope, id: ObjectId) -> Result<Admission, Refus
     })
 }
 
-/// An object that is coming in.
+/// An incoming object.
 pub struct Incoming {
     scope: Scope,
     id: ObjectId,
@@ -83,7 +84,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     pub async fn take(&mut self, link: &Link, bytes: &[u8]) -> Result<(), Refusal> {
         self.bytes += bytes.len() as u64;
         if self.bytes > link.limits.object_bytes {
@@ -110,7 +111,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// All bytes have come: checks them, makes them durable and known. `false`: they are not what their name says.
+    /// Ends the upload: verifies the bytes and commits them. Returns `false` if they do not match the id.
     pub async fn finish(mut self, link: &Link) -> Result<bool, Refusal> {
         let (scope, id) = (self.scope, self.id);
         if self.upload.is_some() && !self.gathered.is_empty() {
@@ -139,8 +140,8 @@ impl Incoming {
     }
 }
 
-/// Refused or not needed, the change is committed all the same: it removes the content. Only a fault of the store undoes
-/// it.
+/// Commits even if the content is refused or not needed, because the commit removes it. Only an error of the store
+/// rolls back.
 fn take(
     tx: &mut dyn Tx,
     scope: Scope,
@@ -160,8 +161,7 @@ fn take(
     Ok(arrival)
 }
 
-/// The store could not take the object. Its sender tries again, with another upload: so this one goes, unless a row names
-/// it.
+/// Removes the content of a failed upload unless a row refers to it: the sender retries with another upload.
 async fn discard_unless_kept(link: &Link, id: ObjectId, name: &str) {
     let kept = link.read(|view| view.content(id));
     if !matches!(kept, Ok(Some(Content::Large { name: kept, .. })) if kept == name) {
@@ -177,13 +177,13 @@ fn is_other_object(error: &ObjectError) -> bool {
     matches!(error, ObjectError::HashMismatch { .. })
 }
 
-/// An object that is asked for.
+/// An object to send.
 pub enum Outgoing {
     NotFound,
-    /// Announced, its bytes have not come yet.
+    /// Announced, without content.
     NotHere,
     Whole(Bytes),
-    /// Too large to hold: comes in blocks.
+    /// Too large for memory: sent in blocks.
     Blocks {
         bytes: u64,
         blocks: Box<dyn Blocks>,
@@ -207,7 +207,7 @@ pub async fn fetch(link: &Link, scope: Scope, id: ObjectId) -> Result<Outgoing, 
         Ok(match object::visible(view, scope, id)? {
             None => None,
             // The content may be stored for another run although this object is still missing.
-            Some(object) => Some(if object.here { view.content(id)? } else { None }),
+            Some(object) => Some(if object.has_content { view.content(id)? } else { None }),
         })
     })?;
     match found {

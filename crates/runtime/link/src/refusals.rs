@@ -1,5 +1,5 @@
-//! Rate limits of refused calls in the log and the audit log. A flood of refusals must not become a flood of lines and
-//! entries, and refusals of one address must not hide those of others.
+//! Rate limits of refused calls in the log and the audit log: a flood of refusals must not flood the logs, and refusals
+//! of one address must not hide those of others.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,16 +10,16 @@ use trellis_front::{Rate, Source};
 
 use crate::link::Link;
 
-/// Refusals of the same kind are written once in this time, the others are counted.
-const PAUSE_S: f64 = 60.0;
-/// Kinds of refusals told apart.
+/// Interval between two audit entries of the same kind of refusal; the others are counted.
+const ENTRY_PAUSE_S: f64 = 60.0;
+/// Maximum number of distinguished kinds.
 const KINDS: usize = 4096;
 /// Maximum number of addresses with a limit of their own.
 const SOURCES: usize = 4096;
-/// Log lines about one address: burst, and then one line per interval.
+/// Log lines per address: burst, and interval after the burst.
 const LINES: u32 = 20;
 const LINE_INTERVAL_S: f64 = 3.0;
-/// Audit entries about one address, and in total.
+/// Audit entries per address, and in total.
 const ENTRIES: u32 = 20;
 const ENTRY_INTERVAL_S: f64 = 6.0;
 const ALL_ENTRIES: u32 = 500;
@@ -58,14 +58,14 @@ impl RefusalLog {
     fn admit(&self, kind: String, source: Source, now: Seconds) -> Option<u64> {
         let mut kinds = self.kinds.lock().expect("no holder panics");
         if kinds.len() >= KINDS {
-            kinds.retain(|_, since| since.written_at + PAUSE_S > now);
+            kinds.retain(|_, since| since.written_at + ENTRY_PAUSE_S > now);
         }
         if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
             return None;
         }
         let since = kinds.entry(kind).or_insert(Since { written_at: f64::NEG_INFINITY, unwritten: 0 });
         since.unwritten += 1;
-        if since.written_at + PAUSE_S > now {
+        if since.written_at + ENTRY_PAUSE_S > now {
             return None;
         }
         let of_source = self.entries.admit(source, now)?;
@@ -76,13 +76,13 @@ impl RefusalLog {
     }
 }
 
-/// Notes a refused call, if it is time to.
+/// Records a refused call in the audit log if the rate limits allow it.
 pub fn note(link: &Link, source: Source, mut call: RefusedCall) {
     let now = link.now();
     let kind = format!("{}|{}|{}|{}", call.identity, call.peer, call.call, call.reason);
     if let Some(unwritten) = link.refused.admit(kind, source, now) {
         call.unwritten = unwritten;
-        link.write_unheard(move |tx| audit::refused(tx, &call, now));
+        link.submit(move |tx| audit::refused(tx, &call, now));
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_refusal_is_written_once_a_minute_with_a_count() {
+    fn a_repeated_refusal_is_written_once_a_minute_with_a_count() {
         let log = RefusalLog::default();
         let admit = |kind: &str, now| log.admit(kind.to_owned(), at(1), now);
         assert_eq!(admit("a", 0.0), Some(0));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_from_one_address_is_held_back_and_hides_no_other() {
+    fn a_flood_from_one_address_is_limited_and_hides_no_other_address() {
         let log = RefusalLog::default();
         let mut kinds = 0..;
         let mut flood = |from, now| {
@@ -116,20 +116,20 @@ mod tests {
         };
         assert_eq!(flood(1, 0.0), ENTRIES);
         assert_eq!(log.admit("of another".to_owned(), at(2), 0.0), Some(0));
-        assert_eq!(flood(1, 60.0), (60.0 / ENTRY_INTERVAL_S) as u32, "and later");
+        assert_eq!(flood(1, 60.0), (60.0 / ENTRY_INTERVAL_S) as u32, "after a minute");
     }
 
     #[test]
-    fn a_flood_from_all_addresses_is_held_back() {
+    fn a_flood_from_all_addresses_is_limited() {
         let log = RefusalLog::default();
         let written = (0..2 * KINDS as u32).filter(|n| log.admit(n.to_string(), at(*n), 0.0).is_some()).count();
         assert_eq!(written as u32, ALL_ENTRIES);
-        assert!(log.admit("later".to_owned(), at(0), PAUSE_S).is_some_and(|unwritten| unwritten > 0));
+        assert!(log.admit("later".to_owned(), at(0), ENTRY_PAUSE_S).is_some_and(|unwritten| unwritten > 0));
         assert!(log.kinds.lock().unwrap().len() <= KINDS);
     }
 
     #[test]
-    fn lines_about_one_address_are_few() {
+    fn log_lines_about_one_address_are_limited() {
         let log = RefusalLog::default();
         let logged = (0..1000).filter(|_| log.may_log(at(1), 0.0).is_some()).count();
         assert_eq!((logged as u32, log.may_log(at(2), 0.0)), (LINES, Some(0)));

@@ -1,4 +1,4 @@
-//! From configuration to a SuperLink at work, and back to nothing.
+//! Starts a SuperLink from its configuration and shuts it down.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -32,9 +32,9 @@ use crate::upkeep;
 use crate::wake::WaitingRoom;
 use crate::watch::{Watch, survey};
 
-/// After the wish to stop, calls at work get this long.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// Why a SuperLink cannot work.
+/// Time for running calls to end after the shutdown began.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Why a SuperLink cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
@@ -53,22 +53,22 @@ pub enum ServeError {
     Secret { path: String, source: io::Error },
     #[error("the secret of SuperExecs in {path} is empty")]
     EmptySecret { path: String },
-    #[error("'{endpoint}' is no endpoint: {why}")]
+    #[error("'{endpoint}' is not an endpoint: {why}")]
     Endpoint { endpoint: String, why: String },
     #[error("cannot write the token of the first account to {path}")]
     AdminToken { path: String, source: io::Error },
-    #[error("the token of the first account cannot be taken from {path}: {why}")]
+    #[error("cannot use {path} as the token of the first account: {why}")]
     UnusableToken { path: String, why: String },
-    #[error("a front end ended by itself")]
+    #[error("a front end ended unexpectedly")]
     Ended,
 }
 
-/// Runs a SuperLink until `shutdown` is ready.
+/// Runs a SuperLink until `shutdown` completes.
 pub async fn serve(config: Config, state: State, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
     SuperLink::start(config, state).await?.run_until(shutdown).await
 }
 
-/// Where a SuperLink listens.
+/// The addresses of a SuperLink.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
     pub control: SocketAddr,
@@ -79,7 +79,7 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
 }
 
-/// A SuperLink at work.
+/// A running SuperLink.
 pub struct SuperLink {
     link: Arc<Link>,
     servers: JoinSet<()>,
@@ -87,7 +87,7 @@ pub struct SuperLink {
 }
 
 impl SuperLink {
-    /// Opens the state and the ports. When this returns, all ports serve.
+    /// Opens the state and the ports. All ports serve when it returns.
     pub async fn start(config: Config, state: State) -> Result<SuperLink, ServeError> {
         let programs = Programs::find(&config, &state, std::env::var_os("PATH").as_deref())?;
         let tls = match &config.tls {
@@ -107,7 +107,7 @@ impl SuperLink {
         if let Some(sandbox) = programs.sandbox() {
             let watch = Arc::clone(&watch);
             // In the background, because it runs the interpreter.
-            tokio::task::spawn_blocking(move || tell_sandbox(&sandbox, &watch));
+            tokio::task::spawn_blocking(move || log_sandbox(&sandbox, &watch));
         }
         let ended = Arc::new(Mutex::default());
         let changes = Arc::new(Changes::new(hex(&random::<8>())));
@@ -148,7 +148,7 @@ impl SuperLink {
         self.addresses
     }
 
-    /// Works until `shutdown` is ready, then ends what is under way and keeps what must be kept.
+    /// Runs until `shutdown` completes, then ends running calls and stores counters.
     pub async fn run_until(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let failed = tokio::select! {
             () = shutdown => None,
@@ -157,11 +157,11 @@ impl SuperLink {
         tracing::info!("SuperLink is stopping");
         self.link.room.close();
         let all_ended = async { while self.servers.join_next().await.is_some() {} };
-        if tokio::time::timeout(STOP_PATIENCE, all_ended).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, all_ended).await.is_err() {
             tracing::warn!("some calls did not end in time");
         }
         let now = self.link.now();
-        let kept = match self.link.keep_traffic().await {
+        let kept = match self.link.store_traffic().await {
             Ok(()) => self.link.write(move |tx| tx.set_alive_at(now)).await,
             refused => refused,
         };
@@ -170,9 +170,9 @@ impl SuperLink {
 }
 
 /// Logs the restrictions of Python ServerApps.
-fn tell_sandbox(sandbox: &Sandbox, watch: &Watch) {
+fn log_sandbox(sandbox: &Sandbox, watch: &Watch) {
     if let Err(error) = sandbox.prepare() {
-        tracing::warn!(%error, "ServerApps in Python cannot be started");
+        tracing::warn!(%error, "cannot start Python ServerApps");
     }
     sandbox.log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
     watch.sandbox(sandbox.level().level);
@@ -182,7 +182,7 @@ fn certificate_files(files: &TlsFiles) -> Files {
     Files { certificate: files.certificate.clone(), key: files.key.clone(), ca: files.ca_certificate.clone() }
 }
 
-/// The names that the certificate must cover: those that clients use, or else those that we listen on.
+/// Returns the names that the certificate must cover: those that clients use, or the listen addresses.
 fn endpoints(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
     let listening = [&config.control_address, &config.fleet_address, &config.http_address];
     let named: Vec<&String> =
@@ -192,7 +192,7 @@ fn endpoints(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
     Ok(endpoints)
 }
 
-/// Accepted host names of HTTP requests, in addition to those of the certificate.
+/// Returns accepted host names of HTTP requests in addition to those of the certificate.
 fn allowed_hosts(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
     let listening = [&config.control_address, &config.fleet_address, &config.http_address];
     parsed(config.endpoints.iter().chain(&config.allowed_hosts).chain(listening))
@@ -204,7 +204,7 @@ fn parsed<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<Vec<Endpoin
     names.into_iter().map(parse).collect()
 }
 
-/// Tells those who wait what became true, and notes the runs that ended and what else changed.
+/// Returns the commit handler: it wakes waiters, and records finished runs and changes.
 fn announcer(
     room: &Arc<WaitingRoom>,
     watch: &Arc<Watch>,
@@ -214,14 +214,14 @@ fn announcer(
     let (room, watch, ended, changes) = (Arc::clone(room), Arc::clone(watch), Arc::clone(ended), Arc::clone(changes));
     Box::new(move |commit| {
         if commit.jobs > 0 {
-            watch.metrics.commit_finished(commit.jobs, commit.took, commit.worked);
+            watch.metrics.commit_finished(commit.jobs, commit.took, commit.succeeded);
         }
         for topic in commit.topics {
             if let Topic::Finished(run) = topic {
                 ended.lock().expect("no holder panics").push(*run);
             }
         }
-        if changes.note(commit.topics) {
+        if changes.record(commit.topics) {
             room.announce(&[Topic::Changes]);
         }
         room.announce(commit.topics);
@@ -237,7 +237,7 @@ fn read_secret(path: &Path) -> Result<SuperexecSecret, ServeError> {
     Ok(SuperexecSecret::new(&secret))
 }
 
-/// All ports, bound before anything is served: either all work or none.
+/// All ports, bound before any of them serves: all or none.
 struct Ports {
     served: Vec<(Port, Listener)>,
     health: Option<Listener>,

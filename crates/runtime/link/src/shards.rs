@@ -1,31 +1,31 @@
-//! Which part of the data each node has, and which nodes are not selected, as a control plane assigns it. In memory only: the
-//! control plane assigns again after a restart, and nodes keep the shard that they were last told.
+//! Shards of the data per node, and nodes that must not be selected, as assigned by a control plane. In memory only:
+//! after a restart the control plane assigns again, and nodes keep their last shard.
 //!
-//! A run keeps the assignment of its last selection, so that all nodes of a round work with one numbering.
+//! A run keeps the assignment of its last selection, so that all nodes of a round use the same numbering.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use trellis_core::id::{NodeId, RunId};
 
-/// One numbering of the data.
+/// An assignment of shards with one numbering.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
     pub total: u32,
-    /// Nodes that ask for their shard; `None`: there is none for the node.
+    /// Shards of nodes; `None`: no shard for the node.
     pub shards: HashMap<NodeId, Option<u32>>,
     /// Nodes that runs must not select.
     pub left_out: HashSet<NodeId>,
-    /// No others than these may be selected: a node that comes may have another numbering.
+    /// The only nodes that may be selected: a new node may have a shard of another numbering.
     pub only: Option<HashSet<NodeId>>,
 }
 
-/// The answer to a node that asks for its shard.
+/// The answer to a node's request for its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shard {
     /// No control plane assigns shards.
     Unassigned,
-    /// There is none for the node.
+    /// No shard for the node.
     None {
         total: u32,
     },
@@ -46,7 +46,7 @@ pub struct Shards {
 struct State {
     current: Option<Arc<Assignment>>,
     of_runs: HashMap<RunId, Arc<Assignment>>,
-    /// Nodes that have asked.
+    /// Nodes that have requested their shard.
     asking: HashSet<NodeId>,
 }
 
@@ -55,14 +55,14 @@ impl Shards {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Replaces the assignment. Assignments of runs that are over are forgotten.
+    /// Replaces the assignment. Removes assignments of finished runs.
     pub fn assign(&self, assignment: Assignment, is_over: impl Fn(RunId) -> bool) {
         let mut state = self.state();
         state.of_runs.retain(|run, _| !is_over(*run));
         state.current = Some(Arc::new(assignment));
     }
 
-    /// Leaves the nodes that a run may select now, and keeps the assignment for that run.
+    /// Removes nodes that the run must not select now, and stores the assignment for the run.
     pub fn select(&self, run: RunId, nodes: &mut Vec<NodeId>) {
         let mut state = self.state();
         let Some(current) = state.current.clone() else { return };
@@ -72,7 +72,7 @@ impl Shards {
         state.of_runs.insert(run, current);
     }
 
-    /// The shard of a node, in a run. The second value: the node asks for the first time.
+    /// Returns the shard of a node in a run, and whether this is the node's first request.
     pub fn ask(&self, node: NodeId, run: Option<RunId>) -> (Shard, bool) {
         let mut state = self.state();
         let is_first = state.asking.insert(node);
@@ -92,7 +92,7 @@ impl Shards {
         self.state().asking.contains(&node)
     }
 
-    /// The node is gone for good.
+    /// Removes a node for good.
     pub fn forget(&self, node: NodeId) {
         self.state().asking.remove(&node);
     }
@@ -120,25 +120,25 @@ mod tests {
     }
 
     #[test]
-    fn without_a_control_plane_everybody_is_selected() {
+    fn without_a_control_plane_all_nodes_are_selected() {
         let shards = Shards::default();
         assert_eq!(shards.ask(NodeId(4), None), (Shard::Unassigned, true));
         assert_eq!(selected(&shards, RUN), [1, 2, 3, 4]);
     }
 
     #[test]
-    fn nodes_that_are_left_out_or_wait_for_a_shard_are_not_selected() {
+    fn excluded_and_unassigned_nodes_are_not_selected() {
         let shards = Shards::default();
         shards.assign(assignment(3, &[(3, None)], &[2]), |_| false);
-        assert_eq!(shards.ask(NodeId(3), None).0, Shard::None { total: 3 }, "all shards are held");
+        assert_eq!(shards.ask(NodeId(3), None).0, Shard::None { total: 3 }, "all shards are assigned");
         assert_eq!(shards.ask(NodeId(4), None), (Shard::Pending, true));
         assert_eq!(shards.ask(NodeId(4), None), (Shard::Pending, false));
-        assert_eq!(selected(&shards, RUN), [1, 3], "1 does not ask");
+        assert_eq!(selected(&shards, RUN), [1, 3], "node 1 has a configured shard");
         shards.forget(NodeId(4));
         assert_eq!(selected(&shards, RUN), [1, 3, 4]);
         let only = Some([1, 2].map(NodeId).into());
         shards.assign(Assignment { only, ..assignment(3, &[], &[2]) }, |_| false);
-        assert_eq!(selected(&shards, RUN), [1], "while a new numbering rolls");
+        assert_eq!(selected(&shards, RUN), [1], "during a change of the numbering");
     }
 
     #[test]
@@ -147,13 +147,13 @@ mod tests {
         shards.assign(assignment(3, &[(4, Some(2))], &[]), |_| false);
         selected(&shards, RUN);
         shards.assign(assignment(5, &[(4, Some(2)), (3, Some(4))], &[]), |_| false);
-        let told = |node, run| shards.ask(NodeId(node), run).0;
-        assert_eq!(told(4, Some(RUN)), Shard::Assigned { shard: 2, total: 3 });
-        assert_eq!(told(4, None), Shard::Assigned { shard: 2, total: 5 });
-        assert_eq!(told(3, Some(RUN)), Shard::Assigned { shard: 4, total: 5 }, "the selection did not have it");
+        let reported = |node, run| shards.ask(NodeId(node), run).0;
+        assert_eq!(reported(4, Some(RUN)), Shard::Assigned { shard: 2, total: 3 });
+        assert_eq!(reported(4, None), Shard::Assigned { shard: 2, total: 5 });
+        assert_eq!(reported(3, Some(RUN)), Shard::Assigned { shard: 4, total: 5 }, "not in the selection of the run");
         selected(&shards, RUN);
-        assert_eq!(told(4, Some(RUN)), Shard::Assigned { shard: 2, total: 5 });
+        assert_eq!(reported(4, Some(RUN)), Shard::Assigned { shard: 2, total: 5 });
         shards.assign(assignment(6, &[(4, Some(2))], &[]), |run| run == RUN);
-        assert_eq!(told(4, Some(RUN)), Shard::Assigned { shard: 2, total: 6 }, "the run is over");
+        assert_eq!(reported(4, Some(RUN)), Shard::Assigned { shard: 2, total: 6 }, "the run is finished");
     }
 }

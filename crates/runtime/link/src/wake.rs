@@ -1,4 +1,5 @@
-//! Who waits for what. A waiter looks, waits, looks again; what happened between its look and its wait is not missed.
+//! Waits for topics. A waiter checks its condition, waits, and checks again; an announcement between check and wait is
+//! not lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use trellis_core::port::Topic;
 
-/// Topics spread over this many locks, so that ten thousand waiting nodes do not meet at one.
+/// Topics are spread over this many locks, so that ten thousand waiting nodes do not contend for one.
 const SHARDS: usize = 16;
 
-/// The waiting room.
+/// All waiters.
 pub struct WaitingRoom {
     shards: Vec<Mutex<HashMap<Topic, Arc<Notify>>>>,
     closed: Notify,
@@ -34,7 +35,7 @@ impl WaitingRoom {
         &self.shards[number as usize % SHARDS]
     }
 
-    /// Wakes everybody who waits for one of the topics.
+    /// Wakes all waiters of the topics.
     pub fn announce(&self, topics: &[Topic]) {
         for topic in topics {
             if let Some(waiting) = self.shard(*topic).lock().expect("no holder panics").get(topic) {
@@ -43,13 +44,13 @@ impl WaitingRoom {
         }
     }
 
-    /// Ends all waiting, now and later: the SuperLink stops.
+    /// Ends all current and future waits: the SuperLink stops.
     pub fn close(&self) {
         self.is_closed.store(true, std::sync::atomic::Ordering::Relaxed);
         self.closed.notify_waiters();
     }
 
-    /// Waits for the end of all waiting.
+    /// Waits until the room is closed.
     pub async fn closed(&self) {
         let closed = self.closed.notified();
         tokio::pin!(closed);
@@ -63,26 +64,26 @@ impl WaitingRoom {
         self.is_closed.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Asks `look` until it has an answer, after every announcement of `topic` and at least every `glance`; gives up
-    /// (`None`) after `hold` or when the room is closed.
+    /// Calls `check` until it returns a value, after every announcement of `topic` and at least every `poll_interval`.
+    /// Returns `None` after `hold`, or when the room is closed.
     pub async fn wait<T, E>(
         &self,
         topic: Topic,
         hold: Duration,
-        glance: Duration,
-        mut look: impl FnMut() -> Result<Option<T>, E>,
+        poll_interval: Duration,
+        mut check: impl FnMut() -> Result<Option<T>, E>,
     ) -> Result<Option<T>, E> {
-        if let Some(found) = look()? {
+        if let Some(found) = check()? {
             return Ok(Some(found));
         }
         let end = tokio::time::Instant::now() + hold;
-        let seat = Seat::take(self, topic);
+        let registration = Registration::new(self, topic);
         loop {
-            let (woken, closed) = (seat.notify.notified(), self.closed.notified());
+            let (woken, closed) = (registration.notify.notified(), self.closed.notified());
             tokio::pin!(woken, closed);
             woken.as_mut().enable();
             closed.as_mut().enable();
-            if let Some(found) = look()? {
+            if let Some(found) = check()? {
                 return Ok(Some(found));
             }
             let now = tokio::time::Instant::now();
@@ -92,30 +93,30 @@ impl WaitingRoom {
             tokio::select! {
                 () = woken => {}
                 () = closed => return Ok(None),
-                () = tokio::time::sleep_until(end.min(now + glance)) => {}
+                () = tokio::time::sleep_until(end.min(now + poll_interval)) => {}
             }
         }
     }
 }
 
-/// A waiter's place; the last one to leave takes the topic with it.
-struct Seat<'a> {
+/// The registration of a waiter; the last one removes the topic.
+struct Registration<'a> {
     room: &'a WaitingRoom,
     topic: Topic,
     notify: Arc<Notify>,
 }
 
-impl<'a> Seat<'a> {
-    fn take(room: &'a WaitingRoom, topic: Topic) -> Seat<'a> {
+impl<'a> Registration<'a> {
+    fn new(room: &'a WaitingRoom, topic: Topic) -> Registration<'a> {
         let notify = Arc::clone(room.shard(topic).lock().expect("no holder panics").entry(topic).or_default());
-        Seat { room, topic, notify }
+        Registration { room, topic, notify }
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         let mut shard = self.room.shard(self.topic).lock().expect("no holder panics");
-        // Ours and the map's: nobody else sits here.
+        // One reference of this waiter and one of the map.
         if Arc::strong_count(&self.notify) == 2 {
             shard.remove(&self.topic);
         }
@@ -134,23 +135,23 @@ mod tests {
     const TOPIC: Topic = Topic::Node(NodeId(7));
 
     #[tokio::test(start_paused = true)]
-    async fn an_announcement_during_the_look_is_not_missed() {
+    async fn an_announcement_during_the_check_is_not_lost() {
         let room = WaitingRoom::default();
         let looks = AtomicU32::new(0);
         let found = room
             .wait(TOPIC, LONG, LONG, || {
-                let look = looks.fetch_add(1, Ordering::Relaxed);
-                if look == 1 {
-                    room.announce(&[TOPIC]); // It happens after this look and before the wait.
+                let check = looks.fetch_add(1, Ordering::Relaxed);
+                if check == 1 {
+                    room.announce(&[TOPIC]); // After this check and before the wait.
                 }
-                Ok::<_, ()>((look == 2).then_some("found"))
+                Ok::<_, ()>((check == 2).then_some("found"))
             })
             .await;
         assert_eq!(found, Ok(Some("found")));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_ends_after_the_hold_and_leaves_no_seat() {
+    async fn a_wait_ends_after_the_hold_and_removes_its_topic() {
         let room = WaitingRoom::default();
         let start = tokio::time::Instant::now();
         let found = room.wait(TOPIC, Duration::from_secs(20), LONG, || Ok::<Option<()>, ()>(None)).await;
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn closing_ends_all_waiting() {
+    async fn closing_ends_all_waits() {
         let room = Arc::new(WaitingRoom::default());
         let waiting = tokio::spawn({
             let room = Arc::clone(&room);

@@ -1,7 +1,7 @@
-//! Watches the SuperLink at work: tells events in the log and keeps the numbers for `/metrics`.
+//! Observes the SuperLink: logs events and counts metrics for `/metrics`.
 //!
-//! The handlers of calls say here what has happened, after it is durable. Nothing waits for it and nothing depends on
-//! it: what is kept here may be lost with the process, and is then learned again from the state.
+//! Handlers of calls report what happened after it is durable. Nothing depends on the watch: a crash may lose its data,
+//! which is then restored from the state.
 
 mod event;
 mod facts;
@@ -23,16 +23,16 @@ use trellis_core::run::Outcome;
 
 use event::Event;
 pub use facts::Facts;
-pub use measure::{Numbers, Said, numbers, round_of, said};
+pub use measure::{Numbers, ReplyValues, numbers, reply_values, round_of};
 use metrics::{Metrics, Snapshot};
 pub use presence::Departure;
 use presence::Presence;
 pub use round::Kind;
 pub use tally::Failure;
 pub use training::{Instruction, Observed, Resumed};
-use training::{Told, Training};
+use training::{RunEvent, Training};
 
-/// The one who watches. Shared by all front ends.
+/// The observer, shared by all front ends.
 pub struct Watch {
     scene: Mutex<Scene>,
     pub metrics: Metrics,
@@ -45,7 +45,7 @@ struct Scene {
 }
 
 impl Instruction {
-    /// An instruction as the ServerApp sent it.
+    /// An instruction as sent by the ServerApp.
     pub fn of(envelope: &Envelope) -> Instruction {
         Instruction {
             message: envelope.id,
@@ -71,7 +71,7 @@ impl Watch {
         self.scene.lock().expect("no holder panics")
     }
 
-    /// A node's process began: it was activated.
+    /// A node was activated.
     pub fn node_joined(&self, node: NodeId, address: Option<SocketAddr>) {
         let event = self.scene().presence.joined(node, address.map(|address| address.to_string()));
         log(None, &event);
@@ -82,33 +82,33 @@ impl Watch {
         event.iter().for_each(|event| log(None, event));
     }
 
-    /// The nodes that are online by the state: finds out who fell silent, and whether somebody did. To be called every few
-    /// seconds.
+    /// Takes the nodes that are online according to the state, detects nodes without heartbeats, and returns whether
+    /// there were changes. Call it every few seconds.
     pub fn nodes_online(&self, online: &[NodeId]) -> bool {
-        let events = self.scene().presence.look(online);
+        let events = self.scene().presence.observe(online);
         events.iter().for_each(|event| log(None, event));
         !events.is_empty()
     }
 
-    /// The run's ServerApp got its inputs. May be said again.
+    /// The run's ServerApp pulled its inputs. Idempotent.
     pub fn run_started(&self, run: RunId, facts: Facts, now: Seconds) {
-        let told = self.scene().training.run_started(run, facts, now);
-        self.tell(told);
+        let events = self.scene().training.run_started(run, facts, now);
+        self.log_events(events);
     }
 
-    /// The run was at work when this process started.
+    /// The run was running when this process started.
     pub fn run_resumed(&self, run: RunId, facts: Facts, resumed: &Resumed<'_>, now: Seconds) {
         self.scene().training.run_resumed(run, facts, resumed, now);
     }
 
-    /// The ServerApp sent these in one call.
+    /// The ServerApp pushed these instructions in one call.
     pub fn instructions_pushed(&self, run: RunId, instructions: &[Instruction], now: Seconds) {
-        let told = self.scene().training.instructions_pushed(run, instructions, now);
-        self.tell(told);
+        let events = self.scene().training.instructions_pushed(run, instructions, now);
+        self.log_events(events);
     }
 
-    /// A node got an instruction. `look_up` finds the round that its settings name ([`numbers`], [`round_of`]); it is
-    /// called once in a round.
+    /// A node got an instruction. `look_up` reads the round from its settings ([`numbers`], [`round_of`]); it is called
+    /// once per round.
     pub fn instruction_delivered(
         &self,
         run: RunId,
@@ -120,29 +120,29 @@ impl Watch {
             return;
         }
         let number = look_up();
-        let told = self.scene().training.round_looked_up(run, number, now);
-        self.tell(told);
+        let events = self.scene().training.round_looked_up(run, number, now);
+        self.log_events(events);
     }
 
-    /// The ServerApp gets the reply to `instruction`: a failure, or numbers. May be said again.
-    pub fn reply_taken(
+    /// The ServerApp collects the reply to `instruction`: a failure, or values. Idempotent.
+    pub fn reply_collected(
         &self,
         run: RunId,
         instruction: MessageId,
         failure: Option<Failure<'_>>,
-        said: &Said,
+        reply_values: &ReplyValues,
         now: Seconds,
     ) {
-        let told = self.scene().training.reply_taken(run, instruction, failure, said, now);
-        self.tell(told);
+        let events = self.scene().training.reply_collected(run, instruction, failure, reply_values, now);
+        self.log_events(events);
     }
 
     /// A node sends the reply to `instruction`.
-    pub fn reply_came(&self, run: RunId, instruction: MessageId, now: Seconds) {
-        self.scene().training.reply_came(run, instruction, now);
+    pub fn reply_arrived(&self, run: RunId, instruction: MessageId, now: Seconds) {
+        self.scene().training.reply_arrived(run, instruction, now);
     }
 
-    /// What was seen of rounds, to be kept; each is told once.
+    /// Returns the observed rounds to store, each once.
     pub fn take_reports(&self) -> Vec<(RunId, Observed)> {
         self.scene().training.take_reports()
     }
@@ -154,21 +154,21 @@ impl Watch {
     }
 
     pub fn run_finished(&self, run: RunId, outcome: Outcome, now: Seconds) {
-        let told = self.scene().training.run_finished(run, outcome, now);
-        self.tell(told);
+        let events = self.scene().training.run_finished(run, outcome, now);
+        self.log_events(events);
     }
 
-    /// Time passes; to be called every few seconds.
+    /// Checks for stalled trainings. Call it every few seconds.
     pub fn tick(&self, now: Seconds) {
-        let told = {
+        let events = {
             let mut scene = self.scene();
             let connected = scene.presence.connected();
             scene.training.tick(connected, now)
         };
-        self.tell(told);
+        self.log_events(events);
     }
 
-    /// The text for `/metrics`, labelled [`metrics::CONTENT_TYPE`].
+    /// Returns the text for `/metrics`, with content type [`metrics::CONTENT_TYPE`].
     pub fn scrape(&self, snapshot: &Snapshot) -> String {
         let (gauges, connected) = {
             let scene = self.scene();
@@ -177,8 +177,8 @@ impl Watch {
         self.metrics.scrape(&gauges, connected, snapshot)
     }
 
-    fn tell(&self, told: Vec<Told>) {
-        for Told { run, strategy, event } in told {
+    fn log_events(&self, events: Vec<RunEvent>) {
+        for RunEvent { run, strategy, event } in events {
             match event {
                 Event::TrainingStart { .. } => self.metrics.training_started(strategy.as_deref()),
                 Event::ClientFailure { .. } => self.metrics.client_failed(),
@@ -192,7 +192,7 @@ impl Watch {
     }
 }
 
-/// The sentence is for people; name and data are for programs.
+/// Logs an event: the sentence for people, name and data for programs.
 fn log(run: Option<RunId>, event: &Event) {
     let (name, data, run) = (event.name(), event.data(), run.map(|run| run.0));
     if event.is_warning() {
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// What passes through the SuperLink is what a scrape says.
+    /// Checks the metrics after a sequence of calls.
     #[test]
     fn from_calls_to_numbers() {
         let watch = Watch::new("1.2.3");
@@ -226,11 +226,11 @@ mod tests {
         watch.run_started(run, Facts { strategy: Some("FedAvg".into()), ..Facts::default() }, 0.0);
         watch.instructions_pushed(run, &asked, 1.0);
         watch.instruction_delivered(run, asked[0].message, || Some(6), 1.0);
-        watch.instruction_delivered(run, asked[1].message, || panic!("looked up once in a round"), 1.0);
-        let said = Said { numbers: vec![("loss".into(), 0.5)], ..Said::default() };
-        watch.reply_taken(run, asked[0].message, None, &said, 2.0);
+        watch.instruction_delivered(run, asked[1].message, || panic!("called twice in a round"), 1.0);
+        let reply_values = ReplyValues { numbers: vec![("loss".into(), 0.5)], ..ReplyValues::default() };
+        watch.reply_collected(run, asked[0].message, None, &reply_values, 2.0);
         let away = Failure { code: 5, reason: "offline" };
-        watch.reply_taken(run, asked[1].message, Some(away), &Said::default(), 7.0);
+        watch.reply_collected(run, asked[1].message, Some(away), &ReplyValues::default(), 7.0);
         watch.checkpoint_saved(run, 6, "models/1/round-000006".to_owned(), None);
         watch.tick(8.0);
         watch.run_finished(run, Outcome::Completed, 9.0);

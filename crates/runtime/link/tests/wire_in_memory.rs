@@ -1,4 +1,4 @@
-//! The tests of `wire`, with a SuperLink whose store is in memory.
+//! The tests of `wire` with an in-memory store.
 
 #[path = "wire/main.rs"]
 mod wire;

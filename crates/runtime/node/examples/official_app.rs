@@ -1,6 +1,6 @@
-//! Has an official app carry out a few instructions, without a SuperLink: what the tests with real processes drive.
+//! Executes instructions with an official app, without a SuperLink, for tests with real processes.
 //!
-//! Takes its settings as JSON in the first argument, and writes a line of JSON for its address and for each outcome.
+//! Reads its settings as JSON from the first argument; writes its address and each outcome as a line of JSON.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ const NODE: u64 = (1 << 63) + 9;
 
 #[derive(Deserialize)]
 struct Arguments {
-    /// A directory of its own.
+    /// An empty directory.
     directory: PathBuf,
     bundle: PathBuf,
     /// The interpreter for apps; `None`: SuperExecs start them.
     python: Option<PathBuf>,
     secret: Option<PathBuf>,
-    /// What the app is asked to do, one instruction for each.
-    wishes: Vec<String>,
+    /// The action of the app in each instruction.
+    actions: Vec<String>,
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -60,8 +60,8 @@ async fn main() -> Result<(), Failure> {
 
     let app = installed(arguments.bundle)?;
     let mut context = proto::Context { run_id: RUN, node_id: NODE, series_id: RUN, ..Default::default() };
-    for wish in &arguments.wishes {
-        let (instruction, tree) = instruction(&objects, wish)?;
+    for action in &arguments.actions {
+        let (instruction, tree) = instruction(&objects, action)?;
         let run = proto::Run {
             run_id: RUN,
             fab_id: app.id.clone(),
@@ -75,9 +75,9 @@ async fn main() -> Result<(), Failure> {
             "{}",
             match apps.execute(job).await {
                 Outcome::Replied(reply) => {
-                    let told = told(&objects, &reply)?;
+                    let summary = summary_of(&objects, &reply)?;
                     context = reply.context;
-                    told
+                    summary
                 }
                 Outcome::Failed { code, reason } => json!({ "failed": code.number(), "reason": reason }),
                 Outcome::Postponed { reason } => json!({ "postponed": reason }),
@@ -108,14 +108,14 @@ fn entries<V>(entries: Vec<(&str, V)>) -> Result<Entries<V>, Failure> {
     Ok(Entries::new(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())?)
 }
 
-/// An instruction with one array and a wish.
-fn instruction(objects: &Objects, wish: &str) -> Result<(proto::Message, proto::ObjectTree), Failure> {
+/// An instruction with one array and an action.
+fn instruction(objects: &Objects, action: &str) -> Result<(proto::Message, proto::ObjectTree), Failure> {
     let id = |tree: &proto::ObjectTree| tree.object_id.parse::<ObjectId>();
     let (array, chunks) = Array::from_data("float32", &[2], "numpy.ndarray", &numpy_file());
     let chunks = chunks.into_iter().map(|(_, chunk)| put(objects, chunk, Vec::new())).collect::<Result<_, _>>()?;
     let array = put(objects, array.encode(), chunks)?;
     let arrays = put(objects, ArrayRecord(entries(vec![("0", id(&array)?)])?).encode(), vec![array])?;
-    let config = ConfigRecord(entries(vec![("do", ConfigValue::String(wish.to_owned()))])?);
+    let config = ConfigRecord(entries(vec![("do", ConfigValue::String(action.to_owned()))])?);
     let config = put(objects, config.encode(), Vec::new())?;
     let content = RecordDict(entries(vec![("arrays", id(&arrays)?), ("config", id(&config)?)])?);
     let content = put(objects, content.encode(), vec![arrays, config])?;
@@ -143,12 +143,12 @@ fn numpy_file() -> Vec<u8> {
     file
 }
 
-/// A reply as far as a test looks at it.
-fn told(objects: &Objects, reply: &Reply) -> Result<Value, Failure> {
+/// The parts of a reply that tests compare.
+fn summary_of(objects: &Objects, reply: &Reply) -> Result<Value, Failure> {
     if let Some(error) = &reply.message.error {
         return Ok(json!({ "error": error.code, "reason": error.reason }));
     }
-    let read = |id: &ObjectId| objects.read(*id)?.ok_or_else(|| Failure::from("an object of the reply is not here"));
+    let read = |id: &ObjectId| objects.read(*id)?.ok_or_else(|| Failure::from("an object of the reply is missing"));
     let content = &reply.tree.children[0].object_id;
     let Object::RecordDict(records) = Object::decode(&read(&content.parse()?)?)? else {
         return Err("no records".into());

@@ -1,31 +1,31 @@
-//! What the node asks of those who carry out instructions, whichever they are: warm workers, official app processes, or
-//! apps in Rust. They know nothing of links, retries or what becomes of the reply.
+//! The interface between the node and the runners of apps: warm workers, official app processes, and apps in Rust. Runners know
+//! nothing of links, retries or the delivery of replies.
 
 use std::path::PathBuf;
 
 use trellis_wire::error_reply::ErrorCode;
 use trellis_wire::proto;
 
-/// One instruction to carry out.
+/// One instruction to execute.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub run: proto::Run,
-    /// As it came, with its id in the metadata; the content lies in the object files.
+    /// With its id in the metadata; its content is in the object files.
     pub instruction: proto::Message,
     pub tree: proto::ObjectTree,
-    /// The run's state on this node, with both configurations filled in.
+    /// The state of the run on this node, with both configurations.
     pub context: proto::Context,
-    /// `None` where the app is part of this program.
+    /// `None` if the app is part of this program.
     pub app: Option<InstalledApp>,
 }
 
 impl Job {
     pub fn metadata(&self) -> &proto::Metadata {
-        self.instruction.metadata.as_ref().expect("instructions without metadata are not taken")
+        self.instruction.metadata.as_ref().expect("the intake refuses instructions without metadata")
     }
 }
 
-/// An app that was unpacked and checked.
+/// An app that was verified and unpacked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstalledApp {
     /// SHA-256 of the bundle it came in, hexadecimal.
@@ -33,37 +33,37 @@ pub struct InstalledApp {
     /// `publisher/name`.
     pub id: String,
     pub version: String,
-    /// Where its files are.
+    /// The directory with its files.
     pub directory: PathBuf,
-    /// The bundle itself, for official apps: they unpack it themselves.
+    /// The bundle for official app processes, which unpack it themselves.
     pub bundle: PathBuf,
     /// `module:attribute`.
     pub client_app: String,
 }
 
-/// How it went. An app that is given up (the future is dropped) is ended, with everything it started.
+/// The result of an instruction. If the future is dropped, the app and all its child processes are killed.
 #[derive(Debug)]
 pub enum Outcome {
     Replied(Box<Reply>),
-    /// The instruction is answered with an error.
+    /// The instruction is answered with this error.
     Failed {
         code: ErrorCode,
         reason: String,
     },
-    /// The node is stopping, or the app could not be started just now: the instruction is carried out later, again.
+    /// The node is stopping, or the app cannot be started now: the instruction is retried later.
     Postponed {
         reason: String,
     },
 }
 
-/// A reply whose objects are all among the object files.
+/// A reply whose objects are all stored.
 #[derive(Debug)]
 pub struct Reply {
-    /// With its id in the metadata, as it goes over the wire.
+    /// With its id in the metadata, as it is sent.
     pub message: proto::Message,
     pub tree: proto::ObjectTree,
-    /// To be kept for the next instruction of the run.
+    /// The state for the next instruction of the run.
     pub context: proto::Context,
-    /// Seconds that the app worked.
+    /// The time that the app needed.
     pub runtime_s: f64,
 }

@@ -1,5 +1,5 @@
-//! Who carries out instructions on this node, behind one door: the operator chose one of three kinds, and apps of this
-//! program that a run names are carried out whatever that is.
+//! Runs instructions with the kind of app that the operator has configured. Built-in apps that a run names are always
+//! available.
 
 mod built_in;
 mod native;
@@ -38,7 +38,7 @@ enum Chosen {
 }
 
 impl AppRunner {
-    /// Makes everything ready that apps need.
+    /// Prepares everything that apps need.
     pub async fn start(
         config: &Config,
         objects: Objects,
@@ -50,7 +50,7 @@ impl AppRunner {
         Ok(AppRunner { chosen, built_in })
     }
 
-    /// Carries out an instruction. Whoever drops the future ends the app.
+    /// Executes an instruction. Dropping the future kills the app.
     pub async fn execute(&self, job: Job) -> Outcome {
         let built_in = job.app.as_ref().and_then(|app| fab::built_in(&app.client_app)).map(str::to_owned);
         match (built_in, &self.chosen) {
@@ -61,12 +61,12 @@ impl AppRunner {
         }
     }
 
-    /// Whether the operator's app is used for every run: then that of the run is not needed.
+    /// Whether the operator has configured one app for all runs, so that the app of the run is not needed.
     pub fn is_native(&self) -> bool {
         matches!(self.chosen, Chosen::Native(_))
     }
 
-    /// Nothing more comes for this run.
+    /// Releases the resources of a finished run.
     pub fn end_run(&self, run: RunId) {
         self.built_in.end_run(run);
         match &self.chosen {
@@ -76,7 +76,7 @@ impl AppRunner {
         }
     }
 
-    /// The apps that there are now.
+    /// The current apps.
     pub fn status(&self) -> Vec<AppStatus> {
         let Chosen::Warm(apps) = &self.chosen else { return Vec::new() };
         let status = |worker: warm::WorkerStatus| {
@@ -91,7 +91,7 @@ impl AppRunner {
         apps.status().into_iter().filter_map(status).collect()
     }
 
-    /// Ends everything.
+    /// Stops all apps.
     pub async fn close(&self) {
         match &self.chosen {
             Chosen::Warm(apps) => apps.close().await,
@@ -130,8 +130,8 @@ impl Chosen {
                 };
                 let assets = setup.assets.clone();
                 let apps = WarmApps::new(setup).map_err(|source| Error::Directory { path: assets, source })?;
-                tell_python(apps.check().await, config.apps.python_required)?;
-                tell_sandbox(&sandbox, watch);
+                report_python(apps.check().await, config.apps.python_required)?;
+                report_sandbox(&sandbox, watch);
                 Ok(Chosen::Warm(apps))
             }
             AppMode::PerMessage => {
@@ -139,7 +139,7 @@ impl Chosen {
                 if let Err(error) = sandbox.prepare() {
                     tracing::warn!(python = %config.apps.python.display(), %error, "apps in Python cannot be started");
                 }
-                tell_sandbox(&sandbox, watch);
+                report_sandbox(&sandbox, watch);
                 let interpreter = official::Interpreter {
                     python: config.apps.python.clone(),
                     flwr_home: home,
@@ -153,7 +153,7 @@ impl Chosen {
             AppMode::Process => Chosen::official(config, official::Launch::BySuperExec, objects).await,
             AppMode::Native { name, settings } => {
                 let app = trellis_native::builtin(name, settings).map_err(Error::NativeApp)?;
-                tracing::info!(app = name, "instructions are carried out by an app of this program");
+                tracing::info!(app = name, "instructions are executed by a built-in app");
                 Ok(Chosen::Native(NativeApps::new(app, objects)))
             }
         }
@@ -183,17 +183,17 @@ fn sandbox(config: &Config) -> Result<Sandbox, Error> {
 fn data_path(setting: &proto::Scalar) -> Option<DataPath> {
     let Some(proto::scalar::Scalar::String(text)) = &setting.scalar else { return None };
     let path = PathBuf::from(text);
-    // Not the root directory, and no value that is not a path.
+    // Neither the root directory, nor values that are not paths.
     (path.is_absolute() && path.parent().is_some() && path.exists()).then_some(DataPath { path, writable: false })
 }
 
-fn tell_sandbox(sandbox: &Sandbox, watch: &Watch) {
+fn report_sandbox(sandbox: &Sandbox, watch: &Watch) {
     sandbox.log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
     watch.sandbox(sandbox.level());
 }
 
-/// A node without Python is of use all the same, to runs whose app is part of this program. Others are told, each time.
-fn tell_python(found: Result<WorkerInfo, StartError>, required: bool) -> Result<(), Error> {
+/// Without Python a node still executes runs with built-in apps. Runs with other apps get an error reply.
+fn report_python(found: Result<WorkerInfo, StartError>, required: bool) -> Result<(), Error> {
     match found {
         Ok(WorkerInfo { python, flwr }) => {
             tracing::info!(python, flwr, "apps are kept loaded between instructions");
@@ -202,7 +202,7 @@ fn tell_python(found: Result<WorkerInfo, StartError>, required: bool) -> Result<
         Err(error) if error.is_about_python() && !required => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "apps in Python are refused, others are carried out"
+                "apps in Python are refused; built-in apps are available"
             );
             Ok(())
         }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_does_without_python_unless_its_operator_named_one() {
+    fn a_node_starts_without_python_unless_its_operator_named_one() {
         let missing = || StartError::NoPython { python: "python3".into(), source: std::io::ErrorKind::NotFound.into() };
         let without_flwr = || StartError::Unusable { python: "python3".into(), reason: "no flwr".to_owned() };
         let slow = || StartError::Late { python: "python3".into() };
@@ -226,8 +226,8 @@ mod tests {
             (without_flwr(), true, false),
             (slow(), false, false),
         ] {
-            let told = error.to_string();
-            assert_eq!(tell_python(Err(error), needed).is_ok(), starts, "{told}");
+            let error_text = error.to_string();
+            assert_eq!(report_python(Err(error), needed).is_ok(), starts, "{error_text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a SuperNode must be told. Checked by whoever fills it in; here nothing is parsed.
+//! The configuration of a SuperNode. The caller has validated it; nothing is parsed here.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,20 +17,20 @@ pub struct Config {
     pub transport: TransportChoice,
     pub keepalive: Keepalive,
     pub retry: Retry,
-    /// Everything that must survive a restart: key, messages, replies, contexts, apps.
+    /// Everything that survives a restart: key, messages, replies, contexts, apps.
     pub state_dir: PathBuf,
-    /// The state does not outlive the process: nothing is written durably, and little at all. Nodes of one process share
-    /// the objects that they pull.
+    /// The state ends with the process: the node writes nothing durably and keeps small objects in memory. Nodes of one process
+    /// share pulled objects.
     pub temporary: Option<PulledObjects>,
-    /// The key that the node is known by; `None`: one in the state directory, made at the first start. A node whose key is
-    /// given was registered by somebody else, and does not register itself.
+    /// The key of the node; `None`: one in the state directory, created at the first start. A node with a given key was
+    /// registered by somebody else and does not register itself.
     pub key: Option<PathBuf>,
-    /// What the node is called in lists; `None`: as its owner calls it, if anyhow.
+    /// The name of the node in lists; `None`: the name that its owner has given it, if any.
     pub name: Option<String>,
     pub node_config: BTreeMap<String, proto::Scalar>,
     pub apps: Apps,
     pub resources: Resources,
-    /// Ed25519 keys (OpenSSH lines) by name; where there are any, only apps that one of them signed are carried out.
+    /// Ed25519 keys (OpenSSH lines) by name. If there are any, only apps signed by one of them are executed.
     pub trusted_entities: BTreeMap<String, String>,
     pub health_address: Option<SocketAddr>,
     pub metrics_address: Option<SocketAddr>,
@@ -38,7 +38,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A node of this SuperLink with the default settings, and with its state in a directory.
+    /// The default configuration of a node of this SuperLink.
     pub fn new(superlink: Target, state_dir: PathBuf) -> Config {
         Config {
             superlink,
@@ -66,18 +66,18 @@ impl Config {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// Found out at each connection.
+    /// Detected at each connection.
     Auto,
     Grpc,
     Http,
 }
 
-/// Of HTTP/2 connections.
+/// HTTP/2 keepalive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// A ping after so much silence; `None`: none.
+    /// A ping is sent after this time without traffic; `None`: never.
     pub interval: Option<Duration>,
-    /// Without an answer for so long the connection is given up.
+    /// The connection is closed if a ping is not answered within this time.
     pub timeout: Duration,
 }
 
@@ -87,42 +87,42 @@ impl Default for Keepalive {
     }
 }
 
-/// Default of the first pause between retries.
+/// The default delay before the first retry.
 pub const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// Default of the longest pause. Below the 60 s after which a SuperLink counts a silent node as gone: one that comes back
-/// is found in time.
+/// The default maximum delay. It is below the 60 s after which a SuperLink considers a silent node gone, so a returning node is
+/// found in time.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// How a link that does not work is tried again.
+/// How calls over a broken link are retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retry {
-    /// Tries after the first one that failed, before the node gives up; `None`: it never does.
+    /// Retries before the node gives up; `None`: unlimited.
     pub max_retries: Option<u64>,
-    /// Time without a working link before the node gives up; `None`: it never does.
+    /// Time without a working link before the node gives up; `None`: unlimited.
     pub max_wait: Option<Duration>,
     pub backoff: Backoff,
 }
 
-/// Who carries out instructions.
+/// How instructions are executed.
 #[derive(Debug, Clone)]
 pub struct Apps {
     pub mode: AppMode,
-    /// Apps at work at the same time, each for another run.
+    /// Concurrent apps, each for another run.
     pub max_concurrent: usize,
-    /// Where official app processes find this node; port 0: any free one.
+    /// The address of the API for official app processes; port 0: any free one.
     pub address: SocketAddr,
-    /// Python whose `flwr` the apps use.
+    /// The Python with the `flwr` that apps use.
     pub python: PathBuf,
-    /// Without it the node does not start: its operator named it.
+    /// Whether the node refuses to start without it, because the operator named it.
     pub python_required: bool,
-    /// Where apps keep their own things; `None`: in the state directory.
+    /// The directory for the apps' own files; `None`: in the state directory.
     pub flwr_home: Option<PathBuf>,
-    /// Time for one instruction; `None`: as long as its sender waits.
+    /// The timeout of one instruction; `None`: the TTL of its message.
     pub timeout: Option<Duration>,
     pub allow_dependency_installation: bool,
-    /// Sandbox of the apps that this node starts.
+    /// The sandbox of apps that the node starts.
     pub sandbox: trellis_sandbox::Settings,
-    /// Secret that SuperExecs prove themselves with, in process isolation.
+    /// The secret that authenticates SuperExecs, in process isolation.
     pub superexec_secret: Option<PathBuf>,
 }
 
@@ -145,23 +145,23 @@ impl Default for Apps {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppMode {
-    /// Python workers that load an app once (subprocess isolation, the default).
+    /// Python workers that load an app once (subprocess isolation; the default).
     Warm(WarmSettings),
     /// A new official `flwr-clientapp` for each instruction (subprocess isolation).
     PerMessage,
     /// The operator runs `flower-superexec` (process isolation).
     Process,
-    /// An app that is part of this program, by name and settings.
+    /// A built-in app, by name and settings.
     Native { name: String, settings: BTreeMap<String, String> },
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct WarmSettings {
-    /// A worker that is not needed for so long is ended.
+    /// A worker that is idle for this long is stopped.
     pub idle: Duration,
     /// A worker above this resident size is replaced after its instruction; `None`: no limit.
     pub recycle_bytes: Option<u64>,
-    /// Workers that are kept with nothing to do, each for its run.
+    /// Idle workers, each for its run.
     pub max_idle: usize,
     pub spare: Spare,
 }
@@ -172,11 +172,11 @@ impl Default for WarmSettings {
     }
 }
 
-/// An interpreter that is ready before a run needs it.
+/// An interpreter that is started before a run needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spare {
     None,
-    /// The one of the check at the start: for a node that serves one run.
+    /// The interpreter of the check at the start: for a node that serves one run.
     FirstRun,
     EveryRun,
 }
@@ -185,25 +185,25 @@ pub enum Spare {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resources {
     pub gpus: Gpus,
-    /// A GPU that was asked for is missing: refuse to start, or go on without.
+    /// Whether the node starts if a requested GPU is missing.
     pub gpu_missing: WhenMissing,
-    /// Share of a GPU's memory that an app may take, above 0 and up to 1.
+    /// The fraction of a GPU's memory that an app may use, above 0 and up to 1.
     pub gpu_memory_fraction: Option<f64>,
-    /// CPUs for each app; 1.5 is one and a half.
+    /// CPUs per app; 1.5 is one and a half.
     pub app_cpus: Option<f64>,
-    /// Memory for each app.
+    /// Memory per app.
     pub app_memory_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Gpus {
-    /// As the environment of the node says.
+    /// Determined by the environment of the node.
     #[default]
     Unset,
     None,
     All,
     Count(u32),
-    /// Indices or UUIDs, as CUDA_VISIBLE_DEVICES takes them.
+    /// Indices or UUIDs, as in CUDA_VISIBLE_DEVICES.
     These(Vec<String>),
 }
 
@@ -216,19 +216,19 @@ pub enum WhenMissing {
 
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// For messages, replies and their objects. While it is exceeded no new instruction is taken.
+    /// The disk space of messages, replies and their objects. Above it, no new instruction is taken.
     pub disk_bytes: u64,
-    /// One bundle of an app, unpacked.
+    /// The size of one unpacked app.
     pub app_bytes: u64,
-    /// Objects of one message under way at once.
+    /// Concurrent object transfers of one message.
     pub parallel_objects: usize,
-    /// Bytes of objects a second, each way; `None`: no limit.
+    /// Bytes of objects per second and direction; `None`: no limit.
     pub bandwidth: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // Flower refuses bundles above 10 MiB; unpacked they are text.
+        // Flower refuses bundles above 10 MiB; they contain text.
         Self { disk_bytes: 20 << 30, app_bytes: 256 << 20, parallel_objects: 8, bandwidth: None }
     }
 }

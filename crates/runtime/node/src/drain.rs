@@ -1,11 +1,11 @@
-//! Whether the node takes new work. Somebody at its socket says so, the intake heeds it, and nobody writes it down: a node that
-//! starts takes work.
+//! The drain state of the node. The control socket sets it, and the intake obeys it. It is not persistent: a restarted node takes
+//! work.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Clones are the same switch.
+/// Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Drain {
     draining: Arc<watch::Sender<bool>>,
@@ -26,14 +26,14 @@ impl Drain {
         *self.draining.borrow()
     }
 
-    /// Told of every change from now on.
+    /// Receives all changes from now on.
     pub fn follow(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
     }
 
-    /// Waits until it is so.
+    /// Waits for a state.
     pub async fn until(&self, draining: bool) {
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`.
         let _ = self.follow().wait_for(|now| *now == draining).await;
     }
 }

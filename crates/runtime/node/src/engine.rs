@@ -1,10 +1,10 @@
-//! The node at work: four loops around one store. `session` keeps the node known to its SuperLink, `intake` takes
-//! instructions, `carry` brings each of them to an answer, `delivery` hands the answers over. They meet only in the store and
-//! in the signals here, so each goes on while another waits for the link, an app or the disk.
+//! The running node: four loops around one store. `session` keeps the node registered and active, `intake` pulls instructions,
+//! `execution` processes them, `delivery` sends the replies. They communicate only through the store and the signals here, so
+//! each continues while another waits for the link, an app or the disk.
 
-mod carry;
 mod delivery;
 mod describe;
+mod execution;
 mod install;
 mod intake;
 mod link;
@@ -36,10 +36,10 @@ use crate::watch::Watch;
 use crate::work::{Event, Recovery, State, recover};
 use link::Link;
 
-/// Between two tries of something that the disk refused.
-const DISK_PAUSE: Duration = Duration::from_secs(2);
-/// Replies that are ready when the node is told to stop get so long to be delivered.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// The delay before a failed disk operation is retried.
+const DISK_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// The time to deliver finished replies when the node stops.
+const SHUTDOWN_DELIVERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub struct Engine {
     config: Config,
@@ -49,19 +49,19 @@ pub struct Engine {
     drain: Drain,
     link: Link,
     stop: CancellationToken,
-    /// The node's id while the SuperLink knows it.
+    /// The node's id while it is active at the SuperLink.
     identity: watch::Sender<Option<NodeId>>,
-    /// Somebody was told that the SuperLink does not know this node.
-    disowned: Notify,
-    /// An answer lies in the store.
+    /// Signalled when a call shows that the SuperLink does not know this node.
+    registration_lost: Notify,
+    /// Signalled when a reply is in the store.
     answered: Notify,
-    /// Places for instructions under way.
+    /// Limits concurrent instructions.
     slots: Arc<Semaphore>,
-    /// Instructions of one run are carried out one after the other: each finds the context that the one before left.
+    /// One lock per run: its instructions are executed one after another, because each needs the context of the previous one.
     turns: std::sync::Mutex<BTreeMap<RunId, Arc<Mutex<()>>>>,
     known_apps: install::Apps,
-    told_shard: shard::ToldShard,
-    /// Instructions under way. Their tasks read-lock `busy`: who holds it may have objects that no row asks for yet.
+    assigned_shard: shard::AssignedShard,
+    /// The tasks of instructions. Each read-locks `busy`; while it is locked there may be objects that no row refers to yet.
     tasks: TaskTracker,
     busy: RwLock<()>,
 }
@@ -81,11 +81,11 @@ impl Engine {
             link: Link::new(fleet, config.retry, watch.clone(), stop.clone(), identity.subscribe()),
             slots: Arc::new(Semaphore::new(config.apps.max_concurrent)),
             identity,
-            disowned: Notify::new(),
+            registration_lost: Notify::new(),
             answered: Notify::new(),
             turns: std::sync::Mutex::default(),
             known_apps: install::Apps::default(),
-            told_shard: shard::ToldShard::default(),
+            assigned_shard: shard::AssignedShard::default(),
             tasks: TaskTracker::new(),
             busy: RwLock::new(()),
             config,
@@ -97,7 +97,7 @@ impl Engine {
         })
     }
 
-    /// Works until told to stop, or until the link is given up.
+    /// Runs until `stop`, or until the link is given up.
     pub async fn run(self: Arc<Engine>, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let apps = Arc::downgrade(&self);
         self.watch.ask_for_apps(move || apps.upgrade().map(|engine| engine.apps.status()).unwrap_or_default());
@@ -106,49 +106,49 @@ impl Engine {
         loops.spawn(session::keep(Arc::clone(&self)));
         loops.spawn(intake::take_all(Arc::clone(&self)));
         loops.spawn(delivery::deliver_all(Arc::clone(&self)));
-        loops.spawn(describe::keep_told(Arc::clone(&self)));
-        loops.spawn(upkeep::tidy(Arc::clone(&self)));
+        loops.spawn(describe::keep_described(Arc::clone(&self)));
+        loops.spawn(upkeep::run(Arc::clone(&self)));
         let outcome = tokio::select! {
             () = stop => Ok(()),
             Some(ended) = loops.join_next() => ended.unwrap_or_else(|panic| Err(Error::Broken(panic.to_string()))),
         };
         if outcome.is_ok() {
-            delivery::farewell(&self, FAREWELL).await;
+            delivery::flush(&self, SHUTDOWN_DELIVERY_TIMEOUT).await;
         }
         self.stop.cancel();
         while loops.join_next().await.is_some() {}
         self.tasks.close();
-        // What they broke off must be noted as that: an instruction is begun only so often.
-        let _ = tokio::time::timeout(FAREWELL, self.tasks.wait()).await;
+        // Record what was interrupted: the number of attempts of an instruction is limited.
+        let _ = tokio::time::timeout(SHUTDOWN_DELIVERY_TIMEOUT, self.tasks.wait()).await;
         self.apps.close().await;
         session::leave(&self).await;
         outcome
     }
 
-    /// Takes up what was under way when the node ended.
+    /// Resumes the work of the previous process.
     async fn recover(self: &Arc<Engine>) -> Result<(), Error> {
         let all = self.disk(|store| store.all_work()).await?;
         for work in all {
             match recover(work.state, work.attempts, work.expires_at, now_s()) {
                 Recovery::Forget => self.disk(move |store| store.forget(work.id)).await?,
                 Recovery::GiveUp => {
-                    self.refuse(&work, ErrorCode::ClientAppCrashed, &carry::too_often(work.attempts)).await?;
+                    self.refuse(&work, ErrorCode::ClientAppCrashed, &execution::too_often(work.attempts)).await?;
                 }
-                Recovery::GoOn(State::Replied) => {}
-                Recovery::GoOn(_) => {
+                Recovery::Continue(State::Replied) => {}
+                Recovery::Continue(_) => {
                     if work.state == State::Running {
                         self.disk(move |store| store.step(work.id, Event::Interrupted)).await?;
                     }
-                    tracing::info!(run = %work.run, instruction = %work.id, "an instruction from before the restart goes on");
-                    carry::begin(Arc::clone(self), work.run, work.id, None);
+                    tracing::info!(run = %work.run, instruction = %work.id, "an instruction from before the restart is resumed");
+                    execution::start(Arc::clone(self), work.run, work.id, None);
                 }
             }
         }
-        self.note_owed().await;
+        self.update_waiting().await;
         Ok(())
     }
 
-    /// Runs what may wait for the disk where waiting hurts nobody.
+    /// Runs a change of the store on a blocking thread.
     async fn disk<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
@@ -164,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// As `disk`, again and again until the disk takes it. `None`: the node stops.
+    /// Like `disk`, but retries until it succeeds. `None`: the node is stopping.
     async fn until_stored<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -174,14 +174,14 @@ impl Engine {
             match self.disk(change.clone()).await {
                 Ok(done) => return Some(done),
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "{what}: trying again");
+                    tracing::error!(error = &error as &dyn std::error::Error, "{what}: retrying");
                 }
             }
-            self.pause(DISK_PAUSE).await?;
+            self.pause(DISK_RETRY_DELAY).await?;
         }
     }
 
-    /// Waits. `None`: the node stops.
+    /// Sleeps. `None`: the node is stopping.
     async fn pause(&self, time: Duration) -> Option<()> {
         tokio::select! {
             () = self.stop.cancelled() => None,
@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// The node's id, once the SuperLink knows it. `None`: the node stops.
+    /// Waits for the node's id at the SuperLink. `None`: the node is stopping.
     async fn identity(&self) -> Option<NodeId> {
         let mut identity = self.identity.subscribe();
         tokio::select! {
@@ -198,14 +198,14 @@ impl Engine {
         }
     }
 
-    /// The SuperLink does not know this node: the session sees to it, everybody else waits.
-    fn disown(&self) {
+    /// Reports that the SuperLink does not know this node: the session joins again, everything else waits.
+    fn report_registration_lost(&self) {
         self.identity.send_replace(None);
-        self.disowned.notify_one();
+        self.registration_lost.notify_one();
     }
 
     fn turn(&self, run: RunId) -> Arc<Mutex<()>> {
-        let mut turns = self.turns.lock().expect("nothing panics while it is held");
+        let mut turns = self.turns.lock().expect("no holder panics");
         Arc::clone(turns.entry(run).or_default())
     }
 
@@ -224,24 +224,24 @@ impl Engine {
         .await
     }
 
-    /// Everything of a run goes: it is over.
-    async fn end_run(&self, run: RunId, why: &str) {
-        match self.until_stored("the end of a run could not be noted", move |store| store.forget_run(run)).await {
+    /// Removes everything of a finished run.
+    async fn end_run(&self, run: RunId, reason: &str) {
+        match self.until_stored("the end of a run cannot be stored", move |store| store.forget_run(run)).await {
             None => return,
-            Some(dropped) => tracing::info!(%run, dropped, "the run is over: {why}"),
+            Some(dropped) => tracing::info!(%run, dropped, "the run is over: {reason}"),
         }
-        self.turns.lock().expect("nothing panics while it is held").remove(&run);
+        self.turns.lock().expect("no holder panics").remove(&run);
         self.apps.end_run(run);
         self.watch.run_over(run);
-        self.note_owed().await;
+        self.update_waiting().await;
     }
 
-    /// The reply, or the instruction, is of no use any more.
+    /// Removes an instruction that was answered or is no longer needed.
     async fn forget(&self, id: MessageId) {
-        self.until_stored("an instruction that is done could not be forgotten", move |store| store.forget(id)).await;
+        self.until_stored("a finished instruction cannot be removed", move |store| store.forget(id)).await;
     }
 
-    async fn note_owed(&self) {
+    async fn update_waiting(&self) {
         if let Ok(Waiting { replies, bytes, oldest_at }) = self.disk(|store| store.waiting()).await {
             self.watch.waiting(replies, bytes, oldest_at);
         }

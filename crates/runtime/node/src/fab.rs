@@ -1,11 +1,11 @@
-//! Apps as they come, and as they lie on disk: a FAB is checked, unpacked once, and used again.
+//! Installed apps: a FAB is verified, unpacked once, and reused.
 //!
-//! A FAB comes from outside and is not trusted: nothing of it lands outside its directory, whatever it says. Nothing here knows
-//! of links, or of how an app is run. All calls may wait for the disk.
+//! A FAB is untrusted: nothing of it is written outside its directory. This module knows nothing of links, or of how apps are
+//! run. All calls may block on the disk.
 
+mod app_directory;
 mod archive;
 mod project;
-mod shelf;
 mod trust;
 
 use std::collections::BTreeMap;
@@ -20,28 +20,28 @@ use trellis_wire::proto;
 
 use crate::app::InstalledApp;
 use crate::config::Limits;
-use shelf::Shelf;
+use app_directory::AppDirectory;
 
+pub(crate) use app_directory::RESERVED;
+pub use app_directory::{Installation, MAX_UNUSED, MIN_KEPT, sweep, to_remove};
 pub use project::run_config;
-pub(crate) use shelf::RESERVED;
-pub use shelf::{Installation, KEPT, UNUSED, sweep, to_remove};
 pub use trust::{ed25519_key, verify};
 
-/// A run's configuration as the app alone gives it: tables flattened, keys joined by dots.
+/// The configuration in the app: tables flattened, keys joined by dots.
 pub type DefaultConfig = BTreeMap<String, proto::Scalar>;
 
-/// Why an app is not carried out.
+/// Why an app is not executed.
 #[derive(Debug, Error)]
 pub enum FabError {
     #[error(transparent)]
     Bad(#[from] BadFab),
-    #[error("The FAB is not that of the run: its SHA-256 is {found}, and the run says {expected}")]
+    #[error("The FAB does not match the run: its SHA-256 is {found} instead of {expected}")]
     OtherHash { expected: String, found: String },
     #[error("The FAB could not be verified: {0}")]
     Unverified(String),
-    #[error("The configuration of the run does not fit its app: {0}")]
+    #[error("The configuration of the run does not match its app: {0}")]
     Config(String),
-    #[error("an app could not be installed at {}", path.display())]
+    #[error("an app cannot be installed at {}", path.display())]
     Disk {
         path: PathBuf,
         #[source]
@@ -50,9 +50,9 @@ pub enum FabError {
 }
 
 impl FabError {
-    /// The error that instructions of the run are answered with. `None`: the fault is this machine's, and may pass.
+    /// The error code for replies to instructions of the run. `None`: a failure of this machine, which may be temporary.
     ///
-    /// An official node stops altogether when overrides name a key that the app does not have; an answer is kinder.
+    /// An official node stops if overrides have a key that the app does not have; an error reply is better.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             FabError::Bad(_) | FabError::OtherHash { .. } | FabError::Unverified(_) | FabError::Config(_) => {
@@ -68,7 +68,7 @@ impl FabError {
     }
 }
 
-/// Checks a FAB and unpacks it below `apps_dir`, unless it lies there already.
+/// Verifies a FAB and unpacks it below `apps_dir`, unless it is installed already.
 pub fn install(
     fab: &proto::Fab,
     expected_hash: &str,
@@ -80,25 +80,26 @@ pub fn install(
         return Err(FabError::OtherHash { expected: expected_hash.to_owned(), found: hash });
     }
     let project = project::read(&fab::pyproject(&fab.content)?)?;
-    let shelf = Shelf::open(apps_dir).map_err(FabError::disk(apps_dir))?;
-    let directory = shelf.place(&project.metadata, &hash);
-    if !shelf.used(&directory, &hash) {
-        shelf.put(&directory, &hash, &fab.content, |empty| archive::unpack(&fab.content, empty, limits.app_bytes))?;
+    let app_directory = AppDirectory::open(apps_dir).map_err(FabError::disk(apps_dir))?;
+    let directory = app_directory.path_of(&project.metadata, &hash);
+    if !app_directory.touch(&directory, &hash) {
+        app_directory
+            .install(&directory, &hash, &fab.content, |empty| archive::unpack(&fab.content, empty, limits.app_bytes))?;
     }
     let app = InstalledApp {
         hash,
         id: project.metadata.id(),
         version: project.metadata.version,
-        bundle: directory.join(shelf::BUNDLE),
+        bundle: directory.join(app_directory::BUNDLE),
         directory,
         client_app: project.client_app,
     };
     Ok((app, project.config))
 }
 
-/// The bundle of an app that was installed before, as it came.
-pub fn kept_bundle(apps_dir: &Path, hash: &str) -> Result<Option<Vec<u8>>, FabError> {
-    Shelf::open(apps_dir).and_then(|shelf| shelf.bundle(hash)).map_err(FabError::disk(apps_dir))
+/// The bundle of an installed app.
+pub fn stored_bundle(apps_dir: &Path, hash: &str) -> Result<Option<Vec<u8>>, FabError> {
+    AppDirectory::open(apps_dir).and_then(|app_directory| app_directory.bundle(hash)).map_err(FabError::disk(apps_dir))
 }
 
 #[cfg(test)]

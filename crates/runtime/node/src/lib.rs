@@ -1,7 +1,13 @@
-//! The SuperNode. It takes instructions from a SuperLink, keeps them on disk, lets an app carry them out, and delivers the
-//! replies, whatever happens to the link, to the apps or to itself in between.
+//! The SuperNode. It pulls instructions from a SuperLink, stores them, executes them with an app and delivers the replies. It
+//! survives failures of the link, of apps and of itself.
 //!
-//! Knows nothing of command lines, and nothing of what is inside a SuperLink.
+//! This crate knows nothing of command lines, and nothing of the internals of a SuperLink.
+//!
+//! # Invariants
+//! - Each step of an instruction is stored before the next one begins; a context is stored together with the reply
+//!   that changed it.
+//! - Executors end everything that they started when their future is dropped. Instructions of a run are executed one
+//!   after the other.
 
 pub mod app;
 mod apps;

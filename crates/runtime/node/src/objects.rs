@@ -1,5 +1,5 @@
-//! Object files: what instructions and replies consist of, one file each, named by content. Who still needs which object is
-//! not known here.
+//! Object files: the objects of instructions and replies, one file each, named by content hash. The store knows which objects
+//! are still needed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +12,12 @@ use tokio::sync::OnceCell;
 use trellis_core::id::ObjectId;
 use trellis_wire::object::object_id;
 
-/// Objects of `PulledObjects`, all together; beyond it they are forgotten.
+/// The total size of `PulledObjects`; above it, they are dropped.
 const MAX_PULLED_BYTES: usize = 64 << 20;
-/// Larger objects are files, also of a temporary node: models may be larger than the memory.
+/// Larger objects are files even for temporary nodes: models may exceed the memory.
 const MAX_MEMORY_OBJECT_BYTES: usize = 64 << 10;
 
-/// Objects that temporary nodes of one process pulled lately. They get the same model in each round, so one of them pulls it.
+/// A cache of objects that temporary nodes of one process pulled. All receive the same model per round, so one of them pulls it.
 #[derive(Debug, Clone, Default)]
 pub struct PulledObjects(Arc<Mutex<Pulled>>);
 
@@ -28,7 +28,7 @@ struct Pulled {
 }
 
 impl PulledObjects {
-    /// The object; `pull` is called if no other node pulled it, or is about to.
+    /// The object; `pull` is called unless another node has pulled it or is pulling it.
     pub async fn get<E, F: Future<Output = Result<Bytes, E>>>(
         &self,
         id: ObjectId,
@@ -50,20 +50,20 @@ impl PulledObjects {
     }
 
     fn pulled(&self) -> MutexGuard<'_, Pulled> {
-        self.0.lock().expect("nothing panics while it is held")
+        self.0.lock().expect("no holder panics")
     }
 }
 
-/// A directory of objects. All calls may wait for the disk.
+/// A directory of objects. All calls may block on the disk.
 #[derive(Debug, Clone)]
 pub struct Objects {
     directory: Arc<Path>,
-    /// The small objects of a temporary node.
+    /// Small objects of a temporary node.
     memory: Option<Arc<Mutex<BTreeMap<ObjectId, Bytes>>>>,
 }
 
 impl Objects {
-    /// Opens, or makes, the directory. What a crash left half-written there goes.
+    /// Opens or creates the directory, and removes incomplete files of a crash.
     pub fn open(directory: &Path) -> io::Result<Objects> {
         fs::create_dir_all(directory)?;
         for entry in fs::read_dir(directory)? {
@@ -75,13 +75,13 @@ impl Objects {
         Ok(Objects { directory: directory.into(), memory: None })
     }
 
-    /// Objects that do not outlive the process.
+    /// Objects that end with the process.
     pub fn temporary(directory: &Path) -> io::Result<Objects> {
         Ok(Objects { memory: Some(Arc::default()), ..Objects::open(directory)? })
     }
 
     fn memory(&self) -> Option<MutexGuard<'_, BTreeMap<ObjectId, Bytes>>> {
-        self.memory.as_ref().map(|memory| memory.lock().expect("nothing panics while it is held"))
+        self.memory.as_ref().map(|memory| memory.lock().expect("no holder panics"))
     }
 
     fn in_memory(&self, id: ObjectId) -> Option<Bytes> {
@@ -96,7 +96,7 @@ impl Objects {
         self.in_memory(id).is_some() || self.path(id).exists()
     }
 
-    /// 0 if it is not here.
+    /// 0 if the object is missing.
     pub fn len_bytes(&self, id: ObjectId) -> u64 {
         match self.in_memory(id) {
             Some(bytes) => bytes.len() as u64,
@@ -104,7 +104,7 @@ impl Objects {
         }
     }
 
-    /// The bytes of an object; `None` if it is not here, or damaged: then it goes, to be fetched or made again.
+    /// The bytes of an object. `None`: it is missing, or damaged and removed, to be fetched or created again.
     pub fn read(&self, id: ObjectId) -> io::Result<Option<Bytes>> {
         if let Some(bytes) = self.in_memory(id) {
             return Ok(Some(bytes));
@@ -120,8 +120,7 @@ impl Objects {
         Ok(None)
     }
 
-    /// Keeps an object whose name is known to be right. It is not forced to the disk: `read` finds out what a loss of power
-    /// took.
+    /// Stores an object with a verified id. It is not fsynced: `read` detects damage by a power failure.
     pub fn put(&self, id: ObjectId, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() <= MAX_MEMORY_OBJECT_BYTES
             && let Some(mut memory) = self.memory()
@@ -145,20 +144,20 @@ impl Objects {
         }
     }
 
-    /// Bytes that all of them take.
+    /// The total size of all objects.
     pub fn used_bytes(&self) -> io::Result<u64> {
         let mut used = self.memory().map_or(0, |memory| memory.values().map(|bytes| bytes.len() as u64).sum());
         for entry in fs::read_dir(&self.directory)? {
             match entry?.metadata() {
                 Ok(metadata) => used += metadata.len(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // Just now gone.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // Removed concurrently.
                 Err(error) => return Err(error),
             }
         }
         Ok(used)
     }
 
-    /// Everything that is here.
+    /// The ids of all objects.
     pub fn all(&self) -> io::Result<Vec<ObjectId>> {
         let paths = fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.path()));
         let memory: Vec<ObjectId> = self.memory().map(|memory| memory.keys().copied().collect()).unwrap_or_default();
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_come_back_whole_or_not_at_all() {
+    fn objects_are_read_completely_or_not_at_all() {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(directory.path()).unwrap();
         let (bytes, other) = (b"ArrayChunk  2\0ab", b"ArrayChunk  2\0cd");
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_pulled_once_for_all_nodes_unless_that_fails() {
+    async fn an_object_is_pulled_once_for_all_nodes_unless_the_pull_fails() {
         let (pulled, id) = (PulledObjects::default(), object_id(b"x"));
         let failed: Result<Bytes, &str> = pulled.get(id, async || Err("not yet")).await;
         assert_eq!(failed, Err("not yet"));
@@ -204,7 +203,7 @@ mod tests {
         let (one, other) = tokio::join!(pulled.get(id, first), pulled.get(id, async || Err("pulled twice")));
         assert_eq!((one, other), (Ok(Bytes::from_static(b"x")), Ok(Bytes::from_static(b"x"))));
         pulled.pulled().bytes = MAX_PULLED_BYTES + 1;
-        assert_eq!(pulled.get(id, async || Err("forgotten")).await, Err("forgotten"));
+        assert_eq!(pulled.get(id, async || Err("dropped")).await, Err("dropped"));
     }
 
     #[test]
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_half_written_goes() {
+    fn incomplete_files_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(".tmpXYZ"), "half").unwrap();
         assert!(Objects::open(directory.path()).unwrap().all().unwrap().is_empty());

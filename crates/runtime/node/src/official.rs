@@ -1,12 +1,12 @@
-//! Official app processes: serves `flwr-clientapp` and `flower-superexec` of Flower 1.25 to 1.42, unmodified, on one port,
-//! over gRPC (ClientAppIo, Runtime) and HTTP (Runtime); and starts a `flwr-clientapp` for each instruction, if it is to.
+//! Official app processes: serves unmodified `flwr-clientapp` and `flower-superexec` of Flower 1.25 to 1.42, on one port, over
+//! gRPC (ClientAppIo, Runtime) and HTTP (Runtime). Optionally starts a `flwr-clientapp` for each instruction.
 //!
-//! Knows nothing of SuperLinks, and nothing of what becomes of a reply.
+//! This module knows nothing of SuperLinks and of the delivery of replies.
 
 mod api;
 mod assignment;
-mod board;
 mod caller;
+mod job_queue;
 mod objects;
 mod output;
 mod process;
@@ -15,7 +15,7 @@ mod service;
 #[cfg(test)]
 mod testing;
 
-/// Every call that is served, for those who test that none is forgotten.
+/// All served calls, for tests that check that none is missing.
 pub mod calls {
     pub use super::rpc::{ALL, Access, On, Rpc};
     pub use trellis_front::Transport;
@@ -36,32 +36,32 @@ use trellis_wire::error_reply::ErrorCode;
 use crate::app::{Job, Outcome};
 use crate::objects::Objects;
 use assignment::Delivery;
-use board::{Board, Ending, Post};
+use job_queue::{Ending, JobHandle, JobQueue};
 use process::AppProcess;
 pub use process::{Interpreter, Scratches};
 use service::{AppPort, Server};
 
-/// An app that has delivered may tidy up for this long.
+/// The time that an app has to exit after its delivery.
 const GRACE_AFTER_DELIVERY: Duration = Duration::from_secs(10);
-/// Requests one connection may have open at once.
+/// Concurrent requests per connection.
 const REQUESTS_PER_CONNECTION: u32 = 128;
 
-/// What official apps are served with.
+/// The configuration of the API for official apps.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Port 0: any free one.
     pub address: SocketAddr,
     pub launch: Launch,
-    /// Secret that SuperExecs prove themselves with; `None`: whoever reaches the port may take instructions.
+    /// The secret of SuperExecs; `None`: any client that reaches the port may take instructions.
     pub superexec_secret: Option<PathBuf>,
 }
 
-/// Who starts apps.
+/// How apps are started.
 #[derive(Debug, Clone)]
 pub enum Launch {
-    /// We do, one for each instruction.
+    /// By the node, one for each instruction.
     PerMessage(Interpreter),
-    /// SuperExecs, which ask for instructions.
+    /// By SuperExecs, which pull instructions.
     BySuperExec,
 }
 
@@ -75,18 +75,18 @@ pub enum StartError {
     EmptySecret { path: String },
 }
 
-/// Official apps at work.
+/// The API for official apps, and the apps started by the node.
 pub struct OfficialApps {
-    board: Arc<Board>,
+    queue: Arc<JobQueue>,
     launch: Launch,
     address: SocketAddr,
     stop: CancellationToken,
-    /// Ends the port, too, when this is dropped.
+    /// Closes the port when this is dropped.
     _served: DropGuard,
 }
 
 impl OfficialApps {
-    /// Opens the port. It is served until `shutdown`.
+    /// Opens the port and serves it until `shutdown`.
     pub async fn start(
         settings: Settings,
         objects: Objects,
@@ -97,31 +97,31 @@ impl OfficialApps {
         let listener = Listener::bind(&settings.address.to_string(), None).await.map_err(cannot_bind)?;
         let address = listener.address().map_err(cannot_bind)?;
         let stop = shutdown.child_token();
-        let board = Board::new(stop.clone());
-        let server = Server::new(Arc::clone(&board), objects, secret, stop.clone());
+        let queue = JobQueue::new(stop.clone());
+        let server = Server::new(Arc::clone(&queue), objects, secret, stop.clone());
         tokio::spawn(trellis_front::serve(AppPort(server), listener, Keepalive::default(), REQUESTS_PER_CONNECTION));
         tracing::info!(%address, "API for apps is listening");
-        Ok(OfficialApps { board, launch: settings.launch, address, _served: stop.clone().drop_guard(), stop })
+        Ok(OfficialApps { queue, launch: settings.launch, address, _served: stop.clone().drop_guard(), stop })
     }
 
-    /// Where apps find this node.
+    /// The address of the API.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends all apps; instructions that are being carried out are postponed, and so are those that still come.
+    /// Stops all apps; current and future instructions are postponed.
     pub fn close(&self) {
         self.stop.cancel();
     }
 
-    /// Removes the scratch directory of a run that gets no more messages.
+    /// Removes the scratch directory of a finished run.
     pub fn end_run(&self, run: RunId) {
         if let Launch::PerMessage(interpreter) = &self.launch {
             interpreter.scratches.end(run.0);
         }
     }
 
-    /// Has an app carry out an instruction. If the future is dropped, the app is ended, and its token good no more.
+    /// Executes an instruction with an app. Dropping the future kills the app and invalidates its token.
     pub async fn execute(&self, job: Job) -> Outcome {
         let carried_out = async {
             match &self.launch {
@@ -135,9 +135,9 @@ impl OfficialApps {
         }
     }
 
-    /// Waits for a SuperExec to take the job and for its app to deliver.
+    /// Waits until a SuperExec takes the job and its app delivers.
     async fn offer(&self, job: Job) -> Outcome {
-        match self.board.offer(job).ended().await {
+        match self.queue.offer(job).ended().await {
             Ending::Delivered(delivery) => outcome(delivery),
             Ending::Lapsed => crashed("The ClientApp stopped responding.".to_owned()),
         }
@@ -145,21 +145,21 @@ impl OfficialApps {
 
     async fn launch(&self, interpreter: &Interpreter, job: Job) -> Outcome {
         let run = job.metadata().run_id;
-        let (mut post, token) = self.board.assign(job);
+        let (mut post, token) = self.queue.assign(job);
         let mut app = match AppProcess::start(interpreter, local(self.address), &token, run) {
             Ok(app) => app,
             Err(error) => return not_started(&interpreter.python, &error),
         };
         tracing::debug!(run, pid = app.pid(), "ClientApp started");
         tokio::select! {
-            biased; // What an app delivered in its last moment counts.
+            biased; // A delivery at the moment of the exit counts.
             ending = post.ended() => match ending {
-                Ending::Delivered(Delivery::Nothing { why }) => {
+                Ending::Delivered(Delivery::Nothing { reason }) => {
                     let _ = tokio::time::timeout(GRACE_AFTER_DELIVERY, app.ended()).await;
-                    crashed(with_output(&why, &mut app).await)
+                    crashed(with_output(&reason, &mut app).await)
                 }
                 Ending::Delivered(Delivery::Reply(reply)) => {
-                    tokio::spawn(let_end(app, post, self.stop.clone()));
+                    tokio::spawn(await_exit(app, post, self.stop.clone()));
                     outcome(Delivery::Reply(reply))
                 }
                 Ending::Delivered(damaged) => outcome(damaged),
@@ -173,7 +173,7 @@ impl OfficialApps {
     }
 }
 
-/// An interpreter that is not there is for the operator to put there; the sender of the instruction is told at once.
+/// A missing interpreter must be installed by the operator; the sender of the instruction gets an error reply.
 fn not_started(python: &Path, error: &io::Error) -> Outcome {
     let reason = format!("The ClientApp cannot be started with {}: {error}", python.display());
     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
@@ -184,8 +184,8 @@ fn not_started(python: &Path, error: &io::Error) -> Outcome {
     Outcome::Postponed { reason: format!("{reason}.") }
 }
 
-/// Lets an app that has delivered end by itself; its token is good until then, for its last calls.
-async fn let_end(mut app: AppProcess, _post: Post, stop: CancellationToken) {
+/// Waits until an app that has delivered exits. Until then its token remains valid for its last calls.
+async fn await_exit(mut app: AppProcess, _job: JobHandle, stop: CancellationToken) {
     tokio::select! {
         _ = tokio::time::timeout(GRACE_AFTER_DELIVERY, app.ended()) => {}
         () = stop.cancelled() => {}
@@ -195,9 +195,9 @@ async fn let_end(mut app: AppProcess, _post: Post, stop: CancellationToken) {
 fn outcome(delivery: Delivery) -> Outcome {
     match delivery {
         Delivery::Reply(reply) => Outcome::Replied(reply),
-        Delivery::Nothing { why } => crashed(why),
+        Delivery::Nothing { reason } => crashed(reason),
         Delivery::Damaged { what } => {
-            Outcome::Postponed { reason: format!("What the ClientApp needs is not here: {what}.") }
+            Outcome::Postponed { reason: format!("An object for the ClientApp is missing: {what}.") }
         }
     }
 }
@@ -207,7 +207,7 @@ fn crashed(reason: String) -> Outcome {
 }
 
 async fn with_output(reason: &str, app: &mut AppProcess) -> String {
-    match app.last_words().await {
+    match app.last_output().await {
         words if words.is_empty() => reason.to_owned(),
         words => format!("{reason} Its last output:\n{words}"),
     }

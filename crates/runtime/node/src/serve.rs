@@ -1,4 +1,4 @@
-//! From a configuration to a node at work, and to its end. Wiring only.
+//! Starts a node from its configuration and stops it. Wiring only.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::resources::{self, Confinement, GpuStatus};
 use crate::store::Store;
 use crate::watch::{self, About, StatusServer, Watch};
 
-/// Works until told to stop.
+/// Runs until `stop`.
 pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let store =
         if config.temporary.is_some() { Store::temporary(&config.state_dir) } else { Store::open(&config.state_dir) }?;
@@ -28,9 +28,16 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
         superlink: fleet.endpoint(),
         state_dir: config.state_dir.clone(),
     });
-    let status = StatusServer::bind(&config.state_dir.join(watch::SOCKET), config.metrics_address).await?;
     let (stopping, drain) = (CancellationToken::new(), Drain::default());
-    let serving = tokio::spawn(status.serve(watch.clone(), drain.clone(), stopping.clone().cancelled_owned()));
+    // Hundreds of temporary nodes may share a process, whose user never asks a single one for its status.
+    let serving = match config.temporary {
+        Some(_) => None,
+        None => {
+            let status = StatusServer::bind(&config.state_dir.join(watch::SOCKET), config.metrics_address).await?;
+            let stopped = stopping.clone().cancelled_owned();
+            Some(tokio::spawn(status.serve(watch.clone(), drain.clone(), stopped)))
+        }
+    };
     if let Some(address) = config.health_address {
         serve_health(address, stopping.clone()).await?;
     }
@@ -38,11 +45,13 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let apps = AppRunner::start(&config, store.objects().clone(), confinement, &watch).await?;
     let outcome = Engine::new(config, fleet, store, apps, watch, drain).run(stop).await;
     stopping.cancel();
-    let _ = serving.await;
+    if let Some(serving) = serving {
+        let _ = serving.await;
+    }
     outcome
 }
 
-/// Answers health checks: while the node runs it is healthy, whatever the link is like.
+/// Answers health checks. A running node is healthy, whatever the state of the link.
 async fn serve_health(address: SocketAddr, stop: CancellationToken) -> Result<(), Error> {
     let bound = Listener::bind(&address.to_string(), None).await;
     let listener = bound.map_err(|source| Error::Health { address, source })?;
@@ -56,7 +65,7 @@ async fn serve_health(address: SocketAddr, stop: CancellationToken) -> Result<()
     Ok(())
 }
 
-/// What apps may use of this machine, told before any of them starts.
+/// Determines the resources of apps; logs the result before any app starts.
 async fn confinement(config: &Config, watch: &Watch) -> Result<Confinement, Error> {
     let resources = &config.resources;
     let detected = if resources.gpus == Gpus::Unset { Vec::new() } else { resources::detect().await };
@@ -77,7 +86,7 @@ async fn confinement(config: &Config, watch: &Watch) -> Result<Confinement, Erro
     }
     watch.gpu(match confinement.gpu_status() {
         GpuStatus::Unset | GpuStatus::Cpu => watch::Gpu::NotAsked,
-        GpuStatus::Degraded { why, .. } => watch::Gpu::Missing { why: why.clone() },
+        GpuStatus::Degraded { reason, .. } => watch::Gpu::Missing { why: reason.clone() },
         GpuStatus::Gpu { gpus } => {
             watch::Gpu::Ready { devices: gpus.iter().map(|gpu| gpu.index.to_string()).collect() }
         }
@@ -85,7 +94,7 @@ async fn confinement(config: &Config, watch: &Watch) -> Result<Confinement, Erro
     Ok(confinement)
 }
 
-/// The key that was given, or the node's own, made at its first start.
+/// The configured key, or the node's own, which is created at the first start.
 fn key(config: &Config) -> Result<NodeKey, Error> {
     let own = config.state_dir.join("node.key");
     let (path, given) = match &config.key {

@@ -1,7 +1,7 @@
-//! What the node must not forget: who it is, the instructions it took, the replies it owes, the contexts of runs. One SQLite
-//! file beside the object files; each change is one transaction, on the disk when it returns.
+//! The persistent state of the node: its identity, instructions, undelivered replies, contexts of runs. It is a SQLite file and
+//! the object files; each change is one durable transaction.
 //!
-//! Decides nothing about steps (`work` does), and knows no link and no app. All calls may wait for the disk.
+//! The store does not decide about steps (`work` does), and knows nothing of links and apps. All calls may block on the disk.
 
 mod rows;
 mod schema;
@@ -22,7 +22,7 @@ use trellis_wire::proto;
 use crate::objects::Objects;
 use crate::work::{self, Event, State};
 
-/// Instructions and replies are data of the site: only the user of the node may read them.
+/// Instructions and replies are private data: only the user of the node may read them.
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
@@ -30,10 +30,10 @@ const PRIVATE_FILE: u32 = 0o600;
 pub enum StoreError {
     #[error("{path} cannot be used as the state directory of a SuperNode")]
     Directory { path: PathBuf, source: io::Error },
-    #[error("{path} is in use by another SuperNode: give each node on a machine its own --state-dir")]
+    #[error("{path} is in use by another SuperNode: give each node of a machine its own --state-dir")]
     InUse { path: PathBuf },
     #[error(
-        "the state in {path} was written by a newer trellis (version {found}, this one knows {known}): use that one"
+        "the state in {path} was written by a newer trellis (version {found}; this one reads up to {known}): use the newer one"
     )]
     TooNew { path: PathBuf, found: i64, known: i64 },
     #[error("the node's state cannot be read or written")]
@@ -44,34 +44,34 @@ pub enum StoreError {
     Damaged(&'static str),
 }
 
-/// An instruction and how far it is.
+/// An instruction and its state.
 #[derive(Debug, Clone)]
 pub struct Work {
     pub id: MessageId,
     pub run: RunId,
     pub state: State,
-    /// Times that an app began to work on it.
+    /// The number of started executions.
     pub attempts: u32,
-    /// Seconds since 1970; afterwards nobody waits for a reply.
+    /// Unix time in seconds; after that no reply is expected.
     pub expires_at: f64,
     pub instruction: proto::Message,
     pub tree: proto::ObjectTree,
 }
 
-/// What an app, or the node for it, answered.
+/// The answer of an app, or of the node instead.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub message: proto::Message,
     pub tree: proto::ObjectTree,
-    /// To be kept for the next instruction of the run; `None`: it stays as it is.
+    /// The context for the next instruction of the run; `None`: unchanged.
     pub context: Option<proto::Context>,
     pub runtime_s: f64,
 }
 
-/// A reply that is not delivered yet.
+/// An undelivered reply.
 #[derive(Debug, Clone)]
-pub struct Owed {
-    /// The instruction that it answers.
+pub struct PendingReply {
+    /// The answered instruction.
     pub id: MessageId,
     pub run: RunId,
     pub expires_at: f64,
@@ -81,7 +81,7 @@ pub struct Owed {
     pub runtime_s: f64,
 }
 
-/// Replies that are not delivered yet.
+/// Totals of undelivered replies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waiting {
     pub replies: u64,
@@ -98,7 +98,7 @@ pub struct KnownRun {
     pub used_at: f64,
 }
 
-/// Whether an instruction came for the first time.
+/// Whether an instruction is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receipt {
     New,
@@ -112,12 +112,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens, or makes, the state in a directory, for this process alone.
+    /// Opens or creates the state in a directory, exclusively for this process.
     pub fn open(directory: &Path) -> Result<Arc<Store>, StoreError> {
         Store::open_with(directory, false)
     }
 
-    /// A state that does not outlive the process: in memory, but for large objects.
+    /// A state that ends with the process; only large objects are files.
     pub fn temporary(directory: &Path) -> Result<Arc<Store>, StoreError> {
         Store::open_with(directory, true)
     }
@@ -154,13 +154,13 @@ impl Store {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        // A panic elsewhere left no half transaction: those are undone when dropped.
+        // After a panic of a holder there is no open transaction: it was rolled back when dropped.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One change, whole or not at all; then the files that nobody needs any more go.
+    /// Runs one transaction, then removes unreferenced object files.
     fn change<T>(&self, change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        // The lock is held until the files are gone: who registers a need for one of them waits.
+        // The lock is held until the files are removed: other transactions cannot refer to them meanwhile.
         let mut connection = self.connection();
         let transaction = connection.transaction()?;
         let result = change(&transaction)?;
@@ -168,14 +168,13 @@ impl Store {
         transaction.commit()?;
         for id in idle {
             if let Err(error) = self.objects.remove(id) {
-                tracing::warn!(object = %id, %error, "an object file that nobody needs stays until the next start");
+                tracing::warn!(object = %id, %error, "an unreferenced object file remains until the next start");
             }
         }
         Ok(result)
     }
 
-    /// Removes object files that nobody needs: those that a crash, or a reply that came to nothing, left behind. Nobody may
-    /// be about to keep a reply.
+    /// Removes unreferenced object files, left by a crash or a failed reply. No reply may be in progress.
     pub fn sweep(&self) -> Result<(), StoreError> {
         let connection = self.connection();
         for id in self.objects.all()? {
@@ -186,7 +185,7 @@ impl Store {
         Ok(())
     }
 
-    /// The id that this node has at a SuperLink.
+    /// The id of this node at a SuperLink.
     pub fn node_id(&self, superlink: &str) -> Result<Option<NodeId>, StoreError> {
         let find = "SELECT node_id FROM identity WHERE superlink = ?1";
         let id: Option<i64> = self.connection().query_row(find, [superlink], |row| row.get(0)).optional()?;
@@ -195,10 +194,10 @@ impl Store {
 
     pub fn set_node_id(&self, superlink: &str, node: NodeId) -> Result<(), StoreError> {
         let insert = "INSERT OR REPLACE INTO identity (superlink, node_id) VALUES (?1, ?2)";
-        self.change(|tx| Ok(tx.execute(insert, params![superlink, node.0.cast_signed()]).map(drop)?))
+        self.change(|tx| rows::execute(tx, insert, params![superlink, node.0.cast_signed()]))
     }
 
-    /// Keeps an instruction that came.
+    /// Stores a received instruction.
     pub fn receive(
         &self,
         id: MessageId,
@@ -211,7 +210,8 @@ impl Store {
             if let Some(work) = rows::work(tx, id)? {
                 return Ok(Receipt::Again(work.state));
             }
-            tx.execute(
+            rows::execute(
+                tx,
                 "INSERT INTO work (id, run_id, state, attempts, received_at, expires_at, instruction, tree) \
                  VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7)",
                 params![
@@ -229,14 +229,14 @@ impl Store {
         })
     }
 
-    /// Moves an instruction on. `false`: it is not here any more.
+    /// Changes the state of an instruction. Returns false if it does not exist.
     pub fn step(&self, id: MessageId, event: Event) -> Result<bool, StoreError> {
         self.change(|tx| {
             let Some(work) = rows::work(tx, id)? else { return Ok(false) };
             let state = work::next(work.state, event).ok_or(StoreError::Damaged("an impossible step"))?;
             let attempts = work.attempts + u32::from(event == Event::Started) - u32::from(event == Event::Postponed);
             let update = "UPDATE work SET state = ?2, attempts = ?3 WHERE id = ?1";
-            tx.execute(update, params![id.as_bytes(), state.number(), attempts])?;
+            rows::execute(tx, update, params![id.as_bytes(), state.number(), attempts])?;
             if event == Event::ObjectsLost {
                 rows::drop_answer(tx, id)?;
                 rows::need(tx, id, &work.tree)?;
@@ -245,14 +245,15 @@ impl Store {
         })
     }
 
-    /// Keeps the answer to an instruction, and with it the run's new context. `false`: the instruction is not here any more.
+    /// Stores the answer to an instruction and the new context of its run. Returns false if the instruction does not exist.
     pub fn answer(&self, id: MessageId, answer: &Answer, now: f64) -> Result<bool, StoreError> {
-        let objects = objects_of(&answer.tree).map_err(|_| StoreError::Damaged("a tree of objects without names"))?;
+        let objects = objects_of(&answer.tree).map_err(|_| StoreError::Damaged("an object tree with invalid ids"))?;
         let bytes: u64 = objects.iter().map(|object| self.objects.len_bytes(*object)).sum();
         self.change(|tx| {
             let Some(work) = rows::work(tx, id)? else { return Ok(false) };
             let state = work::next(work.state, Event::Replied).ok_or(StoreError::Damaged("answered twice"))?;
-            tx.execute(
+            rows::execute(
+                tx,
                 "UPDATE work SET state = ?2, reply = ?3, reply_tree = ?4, runtime_s = ?5, replied_at = ?6, \
                  reply_bytes = ?7 WHERE id = ?1",
                 params![
@@ -267,7 +268,7 @@ impl Store {
             )?;
             if let Some(context) = &answer.context {
                 let update = "UPDATE run SET context = ?2, used_at = ?3 WHERE run_id = ?1";
-                tx.execute(update, params![work.run.0.cast_signed(), context.encode_to_vec(), now])?;
+                rows::execute(tx, update, params![work.run.0.cast_signed(), context.encode_to_vec(), now])?;
             }
             rows::drop_needs(tx, id)?;
             rows::need(tx, id, &answer.tree)?;
@@ -275,24 +276,24 @@ impl Store {
         })
     }
 
-    /// The instruction is done with: delivered, too late, or of no use to anybody.
+    /// Removes an instruction that is delivered, expired or obsolete.
     pub fn forget(&self, id: MessageId) -> Result<(), StoreError> {
         self.change(|tx| rows::forget(tx, id))
     }
 
-    /// A run is over: nothing of it is needed any more. How many instructions that ended.
+    /// Removes a finished run; returns the number of dropped instructions.
     pub fn forget_run(&self, run: RunId) -> Result<usize, StoreError> {
         self.change(|tx| {
             let ids = rows::work_of_run(tx, run)?;
             for id in &ids {
                 rows::forget(tx, *id)?;
             }
-            tx.execute("DELETE FROM run WHERE run_id = ?1", [run.0.cast_signed()])?;
+            rows::execute(tx, "DELETE FROM run WHERE run_id = ?1", [run.0.cast_signed()])?;
             Ok(ids.len())
         })
     }
 
-    /// Everything under way, oldest first.
+    /// All instructions, oldest first.
     pub fn all_work(&self) -> Result<Vec<Work>, StoreError> {
         rows::all_work(&self.connection())
     }
@@ -301,12 +302,12 @@ impl Store {
         rows::work(&self.connection(), id)
     }
 
-    /// The reply that waits longest.
-    pub fn oldest_owed(&self) -> Result<Option<Owed>, StoreError> {
-        rows::oldest_owed(&self.connection())
+    /// The oldest undelivered reply.
+    pub fn oldest_pending(&self) -> Result<Option<PendingReply>, StoreError> {
+        rows::oldest_pending(&self.connection())
     }
 
-    /// The replies that are not delivered yet, all together.
+    /// Totals of undelivered replies.
     pub fn waiting(&self) -> Result<Waiting, StoreError> {
         let count = "SELECT count(*), coalesce(sum(reply_bytes), 0), min(replied_at) FROM work WHERE state = ?1";
         let read = |row: &rusqlite::Row<'_>| {
@@ -316,7 +317,7 @@ impl Store {
                 oldest_at: row.get(2)?,
             })
         };
-        Ok(self.connection().query_row(count, [State::Replied.number()], read)?)
+        Ok(self.connection().prepare_cached(count)?.query_row([State::Replied.number()], read)?)
     }
 
     pub fn run(&self, run: RunId) -> Result<Option<KnownRun>, StoreError> {
@@ -327,17 +328,15 @@ impl Store {
         rows::runs(&self.connection())
     }
 
-    /// Keeps what is known of a run; its context stays.
+    /// Stores the metadata of a run; its context is unchanged.
     pub fn put_run(&self, run: &proto::Run, now: f64) -> Result<(), StoreError> {
         let insert = "INSERT INTO run (run_id, run, used_at) VALUES (?1, ?2, ?3) \
                       ON CONFLICT (run_id) DO UPDATE SET run = ?2, used_at = ?3";
-        self.change(|tx| {
-            Ok(tx.execute(insert, params![run.run_id.cast_signed(), run.encode_to_vec(), now]).map(drop)?)
-        })
+        self.change(|tx| rows::execute(tx, insert, params![run.run_id.cast_signed(), run.encode_to_vec(), now]))
     }
 }
 
-/// The objects of a tree, each once.
+/// The distinct objects of a tree.
 pub fn objects_of(tree: &proto::ObjectTree) -> Result<Vec<ObjectId>, trellis_core::id::InvalidObjectId> {
     let mut ids = Vec::new();
     let mut trees = vec![tree];

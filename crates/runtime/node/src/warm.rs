@@ -1,14 +1,14 @@
-//! Warm apps: Python workers that load a run's ClientApp once and carry out its instructions one after another.
+//! Warm apps: Python workers that load the ClientApp of a run once and execute its instructions one after another.
 //!
-//! Knows nothing of links, nor of how apps come to this machine. How many instructions are carried out at once, and for
-//! how long, is decided by the caller, who never asks for two of one run at the same time.
+//! This module knows nothing of links and of the installation of apps. The caller limits concurrency and time, and never executes
+//! two instructions of one run at the same time.
 
 mod exchange;
-mod fate;
 mod frame;
 mod output;
 mod pool;
 mod process;
+mod retention;
 
 use std::ffi::OsString;
 use std::io;
@@ -20,8 +20,8 @@ use trellis_core::id::RunId;
 use trellis_sandbox::Sandbox;
 use trellis_wire::error_reply::ErrorCode;
 
-use self::exchange::{Answer, Trouble};
-use self::pool::{AtWork, Owned, Workers};
+use self::exchange::{Answer, ExchangeError};
+use self::pool::{ActiveWorker, RunWorker, Workers};
 use self::process::Launcher;
 pub use self::process::{StartError, WorkerInfo};
 use crate::app::{Job, Outcome};
@@ -31,10 +31,10 @@ use crate::resources::Confinement;
 use crate::watch::Watch;
 
 pub struct Setup {
-    /// Python whose `flwr` the apps use.
+    /// The Python with the `flwr` that apps use.
     pub python: PathBuf,
     pub settings: WarmSettings,
-    /// Where the worker's program is put.
+    /// The directory for the worker's program.
     pub assets: PathBuf,
     /// Working directory of apps if there is no sandbox. Must exist.
     pub directory: PathBuf,
@@ -46,20 +46,20 @@ pub struct Setup {
     pub watch: Watch,
 }
 
-/// One worker, as it is told of.
+/// The status of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerStatus {
-    /// `None`: it waits for the next run.
+    /// `None`: a spare worker.
     pub run: Option<RunId>,
     pub pid: u32,
     pub busy: bool,
-    /// Instructions that it carried out.
+    /// The number of executed instructions.
     pub messages: u64,
     pub rss_bytes: Option<u64>,
     pub started: Seconds,
 }
 
-/// All workers of a node. Dropped, it ends them; `close` does so in order.
+/// All workers of a node. Dropping this kills them; `close` stops them gracefully.
 pub struct WarmApps {
     workers: Arc<Workers>,
     objects: Objects,
@@ -73,16 +73,16 @@ impl WarmApps {
         Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings, watch)), objects })
     }
 
-    /// Whether the interpreter can run apps: starts one, which then waits for the first run.
+    /// Checks that the interpreter can run apps: starts a worker, which may then become the spare one.
     pub async fn check(&self) -> Result<WorkerInfo, StartError> {
         let (worker, info) = self.workers.launcher.start()?.ready().await?;
-        self.workers.lay_by(worker);
+        self.workers.keep_spare(worker);
         Ok(info)
     }
 
-    /// Carries out an instruction. Dropped before it is done, it ends the app and everything the app started.
+    /// Executes an instruction. Dropping the future kills the app and its child processes.
     ///
-    /// Objects of a reply that did not come to its end may stay among the object files.
+    /// Objects of an incomplete reply may remain in the object files.
     pub async fn execute(&self, job: Job) -> Outcome {
         let Some(app) = job.app.clone() else {
             let reason = "The app of this run is not installed on the node".to_owned();
@@ -92,17 +92,17 @@ impl WarmApps {
             return stopping();
         }
         let run = RunId(job.metadata().run_id);
-        let owned = match self.workers.one_for(run, &app).await {
+        let owned = match self.workers.acquire(run, &app).await {
             Ok(owned) => owned,
             Err(error) => return not_started(run, &error),
         };
-        let mut at_work = AtWork::begin(&self.workers, owned);
-        let answer = exchange::carry_out(at_work.worker(), &job, &app, &self.objects).await;
+        let mut at_work = ActiveWorker::begin(&self.workers, owned);
+        let answer = exchange::execute(at_work.worker(), &job, &app, &self.objects).await;
         self.settle(at_work.done(), answer).await
     }
 
-    /// What an answer, or its absence, means for the worker and the instruction.
-    async fn settle(&self, owned: Owned, answer: Result<Answer, Trouble>) -> Outcome {
+    /// Handles an answer, or its absence: returns the outcome, and keeps or stops the worker.
+    async fn settle(&self, owned: RunWorker, answer: Result<Answer, ExchangeError>) -> Outcome {
         let run = owned.run;
         let crashed = |reason: String| {
             tracing::warn!(%run, reason, "the app failed");
@@ -110,11 +110,11 @@ impl WarmApps {
         };
         match answer {
             Ok(Answer::Replied { reply, loaded }) => {
-                self.workers.rest(owned, loaded);
+                self.workers.release(owned, loaded);
                 Outcome::Replied(reply)
             }
             Ok(Answer::Failed { reason }) => {
-                self.workers.rest(owned, true);
+                self.workers.release(owned, true);
                 crashed(format!("failed: {reason}"))
             }
             Ok(Answer::Exit { reason }) => {
@@ -122,21 +122,23 @@ impl WarmApps {
                 crashed(format!("called {reason}{output}"))
             }
             Err(_) if self.workers.are_closed() => stopping(),
-            Err(Trouble::Gone(_)) => {
+            Err(ExchangeError::Gone(_)) => {
                 let (how, output) = owned.worker.after_crash().await;
                 crashed(format!("{how}{output}"))
             }
-            Err(Trouble::Nonsense(what)) => crashed(format!("does not keep to the rules, and was ended: {what}")),
-            Err(trouble @ (Trouble::Missing(_) | Trouble::Disk(_))) => Outcome::Postponed { reason: chain(&trouble) },
+            Err(ExchangeError::Protocol(what)) => crashed(format!("violated the protocol and was killed: {what}")),
+            Err(error @ (ExchangeError::Missing(_) | ExchangeError::Disk(_))) => {
+                Outcome::Postponed { reason: chain(&error) }
+            }
         }
     }
 
-    /// Nothing more comes for a run: its worker goes.
+    /// Stops the worker of a finished run.
     pub fn end_run(&self, run: RunId) {
         self.workers.end_run(run);
     }
 
-    /// Ends all workers; instructions that are being carried out are postponed, and so are those that still come.
+    /// Stops all workers; current and future instructions are postponed.
     pub async fn close(&self) {
         self.workers.close().await;
     }
@@ -150,19 +152,19 @@ fn stopping() -> Outcome {
     Outcome::Postponed { reason: "the node is stopping".to_owned() }
 }
 
-/// A broken interpreter is for the operator to mend; the sender of the instruction is told at once.
+/// A broken interpreter must be repaired by the operator; the sender of the instruction gets an error reply.
 fn not_started(run: RunId, error: &StartError) -> Outcome {
     let reason = chain(error);
-    if error.may_pass() {
-        tracing::warn!(%run, reason, "no app worker could be started; it is tried again");
+    if error.is_temporary() {
+        tracing::warn!(%run, reason, "no app worker could be started; retrying");
         return Outcome::Postponed { reason };
     }
     tracing::error!(%run, reason, "no app worker can be started");
     Outcome::Failed { code: ErrorCode::ClientAppCrashed, reason: format!("The node cannot run apps: {reason}") }
 }
 
-/// An error with its causes, in one line.
+/// The error with its causes, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -1,5 +1,5 @@
-//! What the node tells about itself: how it is now (`Status`, for `trellis supernode status`), and numbers for Prometheus
-//! (`metrics`). Whoever does something says so here; nobody ever asks the watch in order to decide.
+//! The monitoring of the node: its status (`Status`, for `trellis supernode status`) and metrics for Prometheus (`metrics`). Other
+//! modules report events here; no decision depends on it.
 
 mod ask;
 mod metrics;
@@ -14,19 +14,19 @@ use std::time::Duration;
 pub use ask::{AskError, ask, drain};
 pub use metrics::CONTENT_TYPE;
 pub use server::{ListenError, StatusServer};
-pub use status::{AppState, AppStatus, Disk, DrainWish, Draining, Gpu, Link, Replies, RunStatus, Status, Transport};
+pub use status::{AppState, AppStatus, Disk, DrainRequest, Draining, Gpu, Link, Replies, RunStatus, Status, Transport};
 use trellis_clock::now_s;
 use trellis_core::Seconds;
 use trellis_core::id::{NodeId, RunId};
 
 use metrics::Metrics;
 
-/// In the state directory: where a running node answers.
+/// The name of the status socket in the state directory.
 pub const SOCKET: &str = "node.sock";
-/// Runs told of at once; the one that was heard of longest ago makes room.
+/// The limit of runs in the status; the least recently active one is dropped.
 const MAX_RUNS: usize = 64;
 
-/// What is known of a node before it does anything.
+/// The static facts of a node.
 #[derive(Debug, Clone)]
 pub struct About {
     pub version: String,
@@ -41,16 +41,16 @@ pub enum Ending {
     Replied,
     /// Answered with an error.
     Failed,
-    /// To be carried out again later.
+    /// It will be executed again.
     Postponed,
 }
 
-/// Why a reply will never be delivered.
+/// Why a reply is not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// Nobody waits for it any more.
+    /// The TTL of the instruction has passed.
     Expired,
-    /// The SuperLink does not take it: the run is over, or it has one already.
+    /// The SuperLink refuses it: the run is over, or the SuperLink has a reply already.
     Refused,
 }
 
@@ -60,20 +60,20 @@ pub enum Direction {
     Sent,
 }
 
-/// Why an app is no longer there.
+/// Why an app has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppEnd {
-    /// It was not needed: idle for too long, or its run is over.
+    /// It was idle for too long, or its run is over.
     Unneeded,
-    /// It grew beyond its limit.
+    /// It exceeded its memory limit.
     Memory,
-    /// It was at work on one instruction for too long.
+    /// An instruction exceeded its timeout.
     Timeout,
-    /// It ended by itself, in the middle of something.
+    /// It exited during an instruction.
     Crashed,
 }
 
-/// Cheap to clone; every method may be called from anywhere at any time.
+/// Cheap to clone; all methods are thread-safe.
 #[derive(Clone)]
 pub struct Watch {
     shared: Arc<Shared>,
@@ -123,7 +123,7 @@ impl Watch {
         (self.shared.now)()
     }
 
-    /// The node is known to its SuperLink, and can work.
+    /// The node is active at its SuperLink.
     pub fn link_up(&self, transport: Transport, node_id: NodeId) {
         self.shared.metrics.link_up(transport);
         let mut status = self.status_mut();
@@ -131,12 +131,12 @@ impl Watch {
         status.link = Link::Connected { since: self.now(), transport };
     }
 
-    /// The name that the SuperLink knows the node by, where it has one.
+    /// The name of the node at the SuperLink, if it has one.
     pub fn node_name(&self, name: Option<String>) {
         self.status_mut().node_name = name;
     }
 
-    /// The link does not work, and is tried again after `retry_in`. Said after each try that failed.
+    /// A call failed and is retried after `retry_in`. Reported after each failed attempt.
     pub fn link_lost(&self, why: &str, retry_in: Duration) {
         self.shared.metrics.link_lost();
         let now = self.now();
@@ -148,22 +148,22 @@ impl Watch {
         status.link = Link::Disconnected { since, why: why.to_owned(), retry_at: now + retry_in.as_secs_f64() };
     }
 
-    /// The node takes no new work, or takes it again.
+    /// The drain state changed.
     pub fn draining(&self, draining: bool) {
         self.status_mut().draining = draining;
     }
 
-    /// A question for work is open, or none is any more.
+    /// Whether a pull for instructions is open.
     pub fn asking(&self, asking: bool) {
         self.status_mut().asking = asking;
     }
 
-    /// An instruction is here.
+    /// An instruction was received.
     pub fn instruction_received(&self) {
         self.shared.metrics.instruction_received();
     }
 
-    /// Somebody works on an instruction, as long as this is not dropped: however that ends, it ends.
+    /// Counts an instruction as active until the result is dropped.
     pub fn under_way(&self, run: RunId) -> UnderWay {
         let now = self.now();
         let mut status = self.status_mut();
@@ -172,7 +172,7 @@ impl Watch {
         UnderWay { watch: self.clone(), run }
     }
 
-    /// An app has worked on an instruction, for `runtime` if it came to an end.
+    /// An execution ended; `runtime` is set if the app completed.
     pub fn instruction_done(&self, run: RunId, ending: Ending, runtime: Option<Duration>) {
         self.shared.metrics.instruction_done(ending, runtime);
         let now = self.now();
@@ -185,12 +185,12 @@ impl Watch {
         }
     }
 
-    /// Nothing more is expected for a run.
+    /// A run is over.
     pub fn run_over(&self, run: RunId) {
         self.status_mut().runs.retain(|known| known.run_id != run);
     }
 
-    /// The SuperLink has a reply that was ready for `age`.
+    /// A reply was delivered, this time after it was ready.
     pub fn reply_delivered(&self, age: Duration) {
         self.shared.metrics.reply_delivered(age);
     }
@@ -199,17 +199,17 @@ impl Watch {
         self.shared.metrics.reply_dropped(why);
     }
 
-    /// Replies that wait for the link, and since when the oldest one does.
+    /// The undelivered replies, and the time of the oldest one.
     pub fn waiting(&self, replies: u64, bytes: u64, oldest_at: Option<Seconds>) {
         self.status_mut().replies = Replies { waiting: replies, bytes, oldest_at };
     }
 
-    /// Bytes of objects went over the link.
+    /// Bytes of objects were transferred.
     pub fn transferred(&self, direction: Direction, bytes: u64) {
         self.shared.metrics.transferred(direction, bytes);
     }
 
-    /// Whom to ask for the apps that there are, whenever somebody wants to know. Said once.
+    /// Sets the function that lists the current apps. Called once.
     pub fn ask_for_apps(&self, apps: impl Fn() -> Vec<AppStatus> + Send + Sync + 'static) {
         let _ = self.shared.apps.set(Box::new(apps));
     }
@@ -227,12 +227,12 @@ impl Watch {
         self.status_mut().sandbox = Some(level);
     }
 
-    /// What messages, replies and their objects take of the disk, and may take.
+    /// The disk space of messages, replies and their objects, and its limit.
     pub fn disk(&self, used_bytes: u64, limit_bytes: u64) {
         self.status_mut().disk = Disk { used_bytes, limit_bytes };
     }
 
-    /// How the node is now.
+    /// The current status.
     pub fn status(&self) -> Status {
         let apps = self.shared.apps.get().map(|apps| apps()).unwrap_or_default();
         Status { apps, ..self.status_mut().clone() }
@@ -248,7 +248,7 @@ impl Watch {
     }
 }
 
-/// An instruction that is being worked on.
+/// An active instruction.
 pub struct UnderWay {
     watch: Watch,
     run: RunId,
@@ -265,7 +265,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// The entry of a run, made where there is none yet.
+/// The entry of a run, created if missing.
 fn run_of(runs: &mut Vec<RunStatus>, run: RunId, now: Seconds) -> &mut RunStatus {
     let index = runs.iter().position(|known| known.run_id == run).unwrap_or_else(|| {
         if runs.len() >= MAX_RUNS {
@@ -279,7 +279,7 @@ fn run_of(runs: &mut Vec<RunStatus>, run: RunId, now: Seconds) -> &mut RunStatus
     &mut runs[index]
 }
 
-/// Apps by state: every state has its number, zero too.
+/// The number of apps in each state, including zeros.
 fn count_by_state(apps: &[AppStatus]) -> BTreeMap<&'static str, i64> {
     let mut counts: BTreeMap<_, _> = AppState::ALL.iter().map(|state| (state.word(), 0)).collect();
     for app in apps {

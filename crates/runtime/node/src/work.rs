@@ -1,4 +1,4 @@
-//! The life of one instruction on the node: which step follows which. Decides only; rows and files are `store`'s.
+//! The state machine of one instruction on the node. Decides only; the store has rows and files.
 //!
 //! ```text
 //!  Fetching --fetched--> Ready --started--> Running --replied--> Replied --delivered--> (gone)
@@ -7,26 +7,26 @@
 //!     +------ objects lost (of the instruction, or of the reply) ---+
 //! ```
 
-/// How often an instruction is begun before the node answers that it cannot be carried out. An app that takes the whole
-/// node with it must not do so for ever.
-pub const MOST_ATTEMPTS: u32 = 5;
+/// The limit of executions, after which the node answers with an error. An app that crashes the whole node must not do so
+/// forever.
+pub const MAX_ATTEMPTS: u32 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Known; not all of its objects are here, and the SuperLink has not been told that it has arrived.
+    /// Received; some objects are missing, and the instruction is not confirmed.
     Fetching,
-    /// Everything is here.
+    /// All objects are stored.
     Ready,
-    /// An app works on it.
+    /// An app executes it.
     Running,
-    /// Answered; the reply was not delivered yet.
+    /// Answered; the reply is not delivered.
     Replied,
 }
 
 impl State {
     pub const ALL: [State; 4] = [State::Fetching, State::Ready, State::Running, State::Replied];
 
-    /// As it is stored.
+    /// The stored number.
     pub fn number(self) -> i64 {
         match self {
             State::Fetching => 0,
@@ -43,17 +43,17 @@ impl State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// All its objects are here.
+    /// All its objects are stored.
     Fetched,
-    /// An app begins to work on it.
+    /// An app starts the execution.
     Started,
-    /// There is a reply, by the app or about why there is none.
+    /// There is a reply, of the app or an error of the node.
     Replied,
-    /// The app could not do it just now, or the node stops: this attempt does not count.
+    /// The app cannot run now, or the node is stopping; the attempt does not count.
     Postponed,
-    /// The node ended while the app was at it.
+    /// The node died during the execution.
     Interrupted,
-    /// Objects that should be here are not, or are damaged.
+    /// Objects are missing or damaged.
     ObjectsLost,
 }
 
@@ -62,39 +62,39 @@ impl Event {
         [Event::Fetched, Event::Started, Event::Replied, Event::Postponed, Event::Interrupted, Event::ObjectsLost];
 }
 
-/// The state after an event; `None`: the event cannot happen in this state.
+/// The state after an event; `None`: the event is not possible in this state.
 pub fn next(state: State, event: Event) -> Option<State> {
     use State::*;
     match (state, event) {
         (Fetching, Event::Fetched) => Some(Ready),
         (Ready, Event::Started) => Some(Running),
-        // Without an app too: it is too late, its app is not good, its objects are gone.
+        // Also without an app, with an error: it is too late, its app is invalid, or its objects are lost.
         (Fetching | Ready | Running, Event::Replied) => Some(Replied),
         (Running, Event::Postponed | Event::Interrupted) => Some(Ready),
-        // Where a reply was damaged the instruction is carried out again, on the context of before.
+        // The instruction of a damaged reply is executed again, with the context before it.
         (Ready | Running | Replied, Event::ObjectsLost) => Some(Fetching),
         (Fetching, Event::ObjectsLost) => Some(Fetching),
         _ => None,
     }
 }
 
-/// What becomes of an instruction when the node starts again.
+/// What happens to an instruction when the node restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// Nobody waits for it any more.
+    /// Its TTL has passed.
     Forget,
-    /// It goes on from this state.
-    GoOn(State),
-    /// It is answered with an error: it was begun too often.
+    /// It continues in this state.
+    Continue(State),
+    /// It is answered with an error: too many attempts.
     GiveUp,
 }
 
 pub fn recover(state: State, attempts: u32, expires_at: f64, now: f64) -> Recovery {
     match state {
         _ if now >= expires_at => Recovery::Forget,
-        State::Running if attempts >= MOST_ATTEMPTS => Recovery::GiveUp,
-        State::Running => Recovery::GoOn(State::Ready),
-        state => Recovery::GoOn(state),
+        State::Running if attempts >= MAX_ATTEMPTS => Recovery::GiveUp,
+        State::Running => Recovery::Continue(State::Ready),
+        state => Recovery::Continue(state),
     }
 }
 
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_loses_nothing_that_somebody_waits_for() {
+    fn a_restart_loses_no_instruction_that_is_still_valid() {
         for state in State::ALL {
             assert_eq!(recover(state, 0, 10.0, 10.0), Recovery::Forget, "{state:?}");
             assert_eq!(State::from_number(state.number()), Some(state));
         }
-        assert_eq!(recover(State::Fetching, 0, 10.0, 9.0), Recovery::GoOn(State::Fetching));
-        assert_eq!(recover(State::Running, MOST_ATTEMPTS - 1, 10.0, 9.0), Recovery::GoOn(State::Ready));
-        assert_eq!(recover(State::Running, MOST_ATTEMPTS, 10.0, 9.0), Recovery::GiveUp);
-        assert_eq!(recover(State::Replied, MOST_ATTEMPTS, 10.0, 9.0), Recovery::GoOn(State::Replied));
+        assert_eq!(recover(State::Fetching, 0, 10.0, 9.0), Recovery::Continue(State::Fetching));
+        assert_eq!(recover(State::Running, MAX_ATTEMPTS - 1, 10.0, 9.0), Recovery::Continue(State::Ready));
+        assert_eq!(recover(State::Running, MAX_ATTEMPTS, 10.0, 9.0), Recovery::GiveUp);
+        assert_eq!(recover(State::Replied, MAX_ATTEMPTS, 10.0, 9.0), Recovery::Continue(State::Replied));
     }
 }

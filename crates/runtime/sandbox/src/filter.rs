@@ -57,9 +57,9 @@ const REFUSED: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const REFUSED_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_kexec_file_load];
+const REFUSED_ON_ARCH: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_kexec_file_load];
 #[cfg(not(target_arch = "x86_64"))]
-const REFUSED_HERE: &[i64] = &[];
+const REFUSED_ON_ARCH: &[i64] = &[];
 
 /// Calls that fail with ENOSYS, so that libraries fall back to older ones: a filter cannot inspect the arguments of
 /// `clone3`, and io_uring performs operations that no filter sees.
@@ -87,7 +87,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// The filter programs, in the order of installation.
 pub fn programs(policy: &Policy) -> Result<Vec<BpfProgram>, Error> {
-    let mut refused: Rules = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+    let mut refused: Rules = REFUSED.iter().chain(REFUSED_ON_ARCH).map(|call| (*call, Vec::new())).collect();
     refused.insert(libc::SYS_clone, namespaces()?);
     refused.insert(libc::SYS_socket, sockets(&policy.sockets)?);
     if matches!(policy.sockets, Sockets::Port(_)) {
@@ -102,7 +102,7 @@ pub fn programs(policy: &Policy) -> Result<Vec<BpfProgram>, Error> {
         absent.insert(libc::SYS_openat2, Vec::new());
     }
     let mut programs = vec![program(refused, libc::EPERM)?, program(absent, libc::ENOSYS)?];
-    programs.extend(second_numbering());
+    programs.extend(refuse_x32());
     Ok(programs)
 }
 
@@ -157,7 +157,7 @@ fn truncating_reads(refused: &mut Rules) -> Result<(), Backend> {
 
 /// On x86-64, the x32 ABI numbers the same calls differently and would bypass the filters above.
 #[cfg(target_arch = "x86_64")]
-fn second_numbering() -> Option<BpfProgram> {
+fn refuse_x32() -> Option<BpfProgram> {
     const X32: u32 = 0x4000_0000;
     const LOAD_NUMBER: (u16, u32) = (0x20, 0);
     const JUMP_IF_AT_LEAST: u16 = 0x35;
@@ -172,6 +172,6 @@ fn second_numbering() -> Option<BpfProgram> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn second_numbering() -> Option<BpfProgram> {
+fn refuse_x32() -> Option<BpfProgram> {
     None
 }

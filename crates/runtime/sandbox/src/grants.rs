@@ -84,7 +84,7 @@ const GPUS: &[&str] = &["nvidia", "dri", "kfd", "dxg", "accel"];
 /// Paths that every app may read.
 pub fn system() -> Vec<PathBuf> {
     let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
-    let all = SYSTEM.iter().map(PathBuf::from).chain(etc).chain(beginning_with(Path::new("/opt"), OPT));
+    let all = SYSTEM.iter().map(PathBuf::from).chain(etc).chain(with_prefix(Path::new("/opt"), OPT));
     all.filter(|path| path.exists()).collect()
 }
 
@@ -95,7 +95,7 @@ pub fn devices() -> Vec<PathBuf> {
 }
 
 fn gpus() -> Vec<PathBuf> {
-    beginning_with(Path::new("/dev"), GPUS)
+    with_prefix(Path::new("/dev"), GPUS)
 }
 
 /// The groups of GPU devices, except for root's group.
@@ -112,7 +112,7 @@ pub fn gpu_groups() -> Vec<u32> {
     groups
 }
 
-fn beginning_with(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
+fn with_prefix(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let fits = |name: &str| names.iter().any(|beginning| name.starts_with(beginning));
     entries.filter(|entry| entry.file_name().to_str().is_some_and(fits)).map(|entry| entry.path()).collect()
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_protected_is_cut_out() {
+    fn protected_paths_are_removed() {
         let home = tempfile::tempdir().unwrap();
         let home = fs::canonicalize(home.path()).unwrap();
         for directory in ["lib/python", "state/objects", "state/venv/lib", "other"] {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_system_that_is_granted_is_a_home_or_all_of_etc() {
+    fn system_grants_exclude_home_directories_and_etc() {
         for path in system() {
             let path = fs::canonicalize(&path).unwrap_or(path);
             let closed = ["/", "/etc", "/root", "/home", "/var", "/run", "/tmp"];

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn required_asks_for_files_calls_and_the_network_rule_only() {
+    fn required_needs_files_calls_and_the_network_rule_only() {
         let old = Kernel::with(&[Feature::Files, Feature::SystemCalls]);
         let new = Kernel::with(&Feature::ALL);
         let bare = Kernel::with(&[]);
@@ -166,12 +166,12 @@ mod tests {
             (&calls, Network::All, false, Enforcement::Partial),
             (&bare, Network::All, false, Enforcement::None),
         ];
-        for (kernel, network, over_tcp, want) in cases {
+        for (kernel, network, over_tcp, expected) in cases {
             for mode in [Mode::Required, Mode::BestEffort] {
                 let settings = Settings { mode, network, ..Settings::default() };
                 let level = Level::of(&settings, kernel, over_tcp, false);
-                assert_eq!(level.level, want, "{kernel:?} {network:?}");
-                let refused = mode == Mode::Required && want != Enforcement::Full;
+                assert_eq!(level.level, expected, "{kernel:?} {network:?}");
+                let refused = mode == Mode::Required && expected != Enforcement::Full;
                 assert_eq!(level.check().is_err(), refused, "{kernel:?} {network:?} {mode:?}");
             }
         }

@@ -6,6 +6,9 @@
 //! itself: [`Sandbox::command`] executes this program again, which calls [`enter`], restricts itself and executes the
 //! interpreter. The process id stays the same, so process groups, limits and marks set by the starting process remain
 //! valid.
+//!
+//! # Invariants
+//! - Apps in Python are started by this crate only.
 
 mod enter;
 mod environment;
@@ -29,7 +32,7 @@ pub use peer::is_app;
 pub use sandbox::Sandbox;
 pub use scratch::Scratch;
 pub use settings::{DataPath, Mode, Network, Settings};
-pub use user::{is_passage, open_passage};
+pub use user::{grant_search, is_search_only};
 
 /// The first argument that makes a program [`enter`] a sandbox; the command to execute follows.
 pub const SUB_COMMAND: &str = "__sandbox";

@@ -19,7 +19,7 @@ installed = sysconfig.get_paths()
 vital = [program, *prefixes, *(installed[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))]
 search = [os.path.abspath(entry) for entry in sys.path if entry]
 paths = [*vital, *search, *installed.values(), *libraries]
-# What was mapped may be gone meanwhile ("... (deleted)").
+# A mapped file may have been deleted ("... (deleted)").
 paths = sorted({path for path in paths if os.path.exists(path)})
 base = site.getuserbase() if site.ENABLE_USER_SITE else None
 vital = sorted({path for path in vital if os.path.exists(path)})

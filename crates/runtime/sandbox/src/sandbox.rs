@@ -60,7 +60,7 @@ impl Sandbox {
     ) -> Result<Sandbox, Unavailable> {
         let kernel = Kernel::detect();
         Level::of(&settings, &kernel, over_tcp, false).check()?;
-        if let Some(path) = exposing(&settings, &state) {
+        if let Some(path) = writable_parent_of(&settings, &state) {
             return Err(Unavailable::Exposed { path: path.to_owned() });
         }
         let root = state.join(root);
@@ -131,11 +131,11 @@ impl Sandbox {
         let write: Vec<PathBuf> = data(true).collect();
         scratch::make_private(&self.root)?;
         let is_root = rustix::process::geteuid().is_root();
-        let closed = is_root.then(|| self.closed_to_others(&interpreter, &write)).flatten();
+        let closed = is_root.then(|| self.first_inaccessible(&interpreter, &write)).flatten();
         let separate_user = is_root && closed.is_none();
         if separate_user {
-            user::open_passage(&self.state)?;
-            user::open_passage(&self.root)?;
+            user::grant_search(&self.state)?;
+            user::grant_search(&self.root)?;
         }
         let unknown = interpreter.executable.as_os_str().is_empty();
         let python = if unknown { self.python.clone() } else { interpreter.executable };
@@ -143,13 +143,13 @@ impl Sandbox {
     }
 
     /// The first path that an app with its own user could not access.
-    fn closed_to_others(&self, interpreter: &Interpreter, write: &[PathBuf]) -> Option<PathBuf> {
+    fn first_inaccessible(&self, interpreter: &Interpreter, write: &[PathBuf]) -> Option<PathBuf> {
         let above = self.state.parent().map(Path::to_owned);
         let above = above.into_iter().flat_map(|path| fs::canonicalize(path).ok());
         let data = self.settings.data.iter().filter(|data| !data.writable).map(|data| data.path.as_path());
-        user::closed_on_the_way(above)
-            .or_else(|| user::closed(interpreter.vital.iter().map(PathBuf::as_path).chain(data), false))
-            .or_else(|| user::closed(write.iter().map(PathBuf::as_path), true))
+        user::first_unsearchable(above)
+            .or_else(|| user::first_inaccessible(interpreter.vital.iter().map(PathBuf::as_path).chain(data), false))
+            .or_else(|| user::first_inaccessible(write.iter().map(PathBuf::as_path), true))
     }
 
     fn environment(&self) -> Vec<(OsString, OsString)> {
@@ -208,7 +208,7 @@ impl Sandbox {
 }
 
 /// The first writable data path that contains the state directory, unless the sandbox is off.
-fn exposing<'s>(settings: &'s Settings, state: &Path) -> Option<&'s Path> {
+fn writable_parent_of<'s>(settings: &'s Settings, state: &Path) -> Option<&'s Path> {
     if settings.mode == Mode::Off {
         return None;
     }

@@ -29,12 +29,12 @@ impl Scratch {
         let scratch = Scratch { directory, user };
         make_private(&scratch.directory)?;
         if scratch.user.is_some() {
-            user::open_passage(&scratch.directory)?;
+            user::grant_search(&scratch.directory)?;
         }
         for name in [HOME, TEMPORARY, WORK, APP] {
             let path = scratch.directory.join(name);
             make_private(&path)?;
-            scratch.hand_over(&path)?;
+            scratch.give_to_user(&path)?;
         }
         Ok(scratch)
     }
@@ -71,7 +71,7 @@ impl Scratch {
         let mut options = fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(&path)?;
         file.write_all(content)?;
-        self.hand_over(&path)?;
+        self.give_to_user(&path)?;
         Ok(path)
     }
 
@@ -85,7 +85,7 @@ impl Scratch {
 
     fn copy_directory(&self, from: &Path, to: &Path, left_out: &[&str]) -> io::Result<()> {
         make_private(to)?;
-        self.hand_over(to)?;
+        self.give_to_user(to)?;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             let (kind, name) = (entry.file_type()?, entry.file_name());
@@ -97,13 +97,13 @@ impl Scratch {
                 self.copy_directory(&entry.path(), &target, &[])?;
             } else if kind.is_file() {
                 fs::copy(entry.path(), &target)?;
-                self.hand_over(&target)?;
+                self.give_to_user(&target)?;
             }
         }
         Ok(())
     }
 
-    fn hand_over(&self, path: &Path) -> io::Result<()> {
+    fn give_to_user(&self, path: &Path) -> io::Result<()> {
         self.user.as_ref().map_or(Ok(()), |user| user::give(path, user))
     }
 

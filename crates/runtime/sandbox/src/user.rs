@@ -20,11 +20,11 @@ const FEW_UIDS: Range<u32> = 60_600..61_100;
 /// Group of all apps: it only has search permission on the state directory.
 const GROUP: u32 = 60_599;
 /// The owner has all rights, the group has search permission.
-const PASSAGE: u32 = 0o710;
+const SEARCH_ONLY: u32 = 0o710;
 
 const READ: u32 = 0o4;
 const WRITE: u32 = 0o2;
-const PASS: u32 = 0o1;
+const SEARCH: u32 = 0o1;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -52,20 +52,20 @@ fn has(uid_map: &str, uids: &Range<u32>) -> bool {
 }
 
 /// The first of these paths, or of their parents, that another user cannot access.
-pub fn closed<'a>(paths: impl IntoIterator<Item = &'a Path>, writable: bool) -> Option<PathBuf> {
+pub fn first_inaccessible<'a>(paths: impl IntoIterator<Item = &'a Path>, writable: bool) -> Option<PathBuf> {
     paths.into_iter().find_map(|path| {
         let real = fs::canonicalize(path).ok()?;
-        let above = real.ancestors().skip(1).find(|directory| !allows(directory, PASS));
-        let need = READ | if writable { WRITE } else { 0 } | if real.is_dir() { PASS } else { 0 };
+        let above = real.ancestors().skip(1).find(|directory| !allows(directory, SEARCH));
+        let need = READ | if writable { WRITE } else { 0 } | if real.is_dir() { SEARCH } else { 0 };
         above.map(Path::to_owned).or_else(|| (!allows(&real, need)).then(|| real.clone()))
     })
 }
 
 /// The first of these directories, or of their parents, without search permission for other users.
-pub fn closed_on_the_way(directories: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+pub fn first_unsearchable(directories: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     directories
         .into_iter()
-        .find_map(|directory| directory.ancestors().find(|directory| !allows(directory, PASS)).map(Path::to_owned))
+        .find_map(|directory| directory.ancestors().find(|directory| !allows(directory, SEARCH)).map(Path::to_owned))
 }
 
 fn allows(path: &Path, need: u32) -> bool {
@@ -73,14 +73,14 @@ fn allows(path: &Path, need: u32) -> bool {
 }
 
 /// Gives apps search permission on one of our directories. Other users have no access.
-pub fn open_passage(directory: &Path) -> io::Result<()> {
+pub fn grant_search(directory: &Path) -> io::Result<()> {
     chown(directory, None, Some(GROUP))?;
-    fs::set_permissions(directory, fs::Permissions::from_mode(PASSAGE))
+    fs::set_permissions(directory, fs::Permissions::from_mode(SEARCH_ONLY))
 }
 
-/// Whether a directory grants access exactly as `open_passage` does.
-pub fn is_passage(found: &fs::Metadata) -> bool {
-    found.is_dir() && found.gid() == GROUP && found.mode() & 0o777 == PASSAGE
+/// Whether a directory grants access exactly as `grant_search` does.
+pub fn is_search_only(found: &fs::Metadata) -> bool {
+    found.is_dir() && found.gid() == GROUP && found.mode() & 0o777 == SEARCH_ONLY
 }
 
 /// Makes the app's user the owner of a path.
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn apps_draw_their_uid_unless_the_container_has_too_few() {
+    fn apps_get_random_uids_unless_the_container_has_too_few() {
         let whole = "         0          0 4294967295\n";
         let container = "0 100000 65536\n";
         let split = "0 1000 1\n1 100000 65535\n";
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_directory_on_the_way_is_found() {
+    fn an_inaccessible_parent_is_found() {
         let place = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(place.path()).unwrap();
         fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
@@ -126,10 +126,10 @@ mod tests {
         set(&root.join("a"), 0o711);
         set(&deep, 0o755);
         set(&file, 0o644);
-        assert_eq!(closed([file.as_path(), deep.as_path()], false), None);
-        assert_eq!(closed([file.as_path()], true), Some(file.clone()));
+        assert_eq!(first_inaccessible([file.as_path(), deep.as_path()], false), None);
+        assert_eq!(first_inaccessible([file.as_path()], true), Some(file.clone()));
         set(&root.join("a"), 0o700);
-        assert_eq!(closed([file.as_path()], false), Some(root.join("a")));
-        assert_eq!(closed([root.join("missing").as_path()], false), None);
+        assert_eq!(first_inaccessible([file.as_path()], false), Some(root.join("a")));
+        assert_eq!(first_inaccessible([root.join("missing").as_path()], false), None);
     }
 }

@@ -81,7 +81,7 @@ impl Scene {
     }
 
     /// Evaluates a Python expression in the sandbox; `port` is the node's port.
-    fn says_with(&self, port: Option<u16>, expression: &str) -> bool {
+    fn evaluates_with(&self, port: Option<u16>, expression: &str) -> bool {
         let code = format!("{HELPERS}\nprint(bool({expression}))");
         let mut command = self.sandbox.command(Some(&self.scratch), port).unwrap();
         let output = command.args(["-c", &code]).output().unwrap();
@@ -93,13 +93,13 @@ impl Scene {
         }
     }
 
-    fn says(&self, expression: &str) -> bool {
-        self.says_with(None, expression)
+    fn evaluates(&self, expression: &str) -> bool {
+        self.evaluates_with(None, expression)
     }
 }
 
 #[test]
-fn honest_apps_have_all_they_need() {
+fn apps_can_use_their_own_files_and_libraries() {
     let scene = Scene::new(Network::All);
     let app = scene.root.join("elsewhere/theapp");
     fs::create_dir_all(app.join("package")).unwrap();
@@ -108,7 +108,7 @@ fn honest_apps_have_all_they_need() {
     let copy = scene.scratch.copy(&app, &[".left-out"]).unwrap();
     assert!(!copy.join(".left-out").exists());
     let imports = format!("(sys.path.insert(0, {copy:?}), __import__('package.module').module.VALUE == 7)[1]");
-    assert!(scene.says(&imports));
+    assert!(scene.evaluates(&imports));
     for expression in [
         "works(lambda: writes(os.path.expanduser('~/file')))",
         "works(lambda: writes(os.environ['TMPDIR'] + '/file'))",
@@ -126,15 +126,15 @@ fn honest_apps_have_all_they_need() {
         "open('/proc/self/status').read() and open('/proc/meminfo').read() and os.cpu_count()",
         "works(lambda: socket.socket(socket.AF_UNIX).bind(os.environ['TMPDIR'] + '/socket'))",
     ] {
-        assert!(scene.says(expression), "{expression}");
+        assert!(scene.evaluates(expression), "{expression}");
     }
     let (data, results) = (scene.path("data/table"), scene.path("results/new"));
-    assert!(scene.says(&format!("open({data}).read() == 'content'")));
-    assert!(scene.says(&format!("works(lambda: writes({results}))")));
+    assert!(scene.evaluates(&format!("open({data}).read() == 'content'")));
+    assert!(scene.evaluates(&format!("works(lambda: writes({results}))")));
 }
 
 #[test]
-fn files_that_are_not_the_apps_are_closed() {
+fn other_files_are_inaccessible() {
     let scene = Scene::new(Network::All);
     let other = scene.sandbox.scratch("other").unwrap().unwrap();
     fs::write(other.work().join("secret"), "").unwrap();
@@ -165,7 +165,7 @@ fn files_that_are_not_the_apps_are_closed() {
         "works(lambda: open('/dev/tty'))".to_owned(),
     ];
     for attack in refused {
-        assert!(!scene.says(&attack), "{attack}");
+        assert!(!scene.evaluates(&attack), "{attack}");
     }
     assert_eq!(fs::read(scene.root.join("state/node.key")).unwrap(), b"content");
     assert_eq!(fs::read(scene.root.join("elsewhere/file")).unwrap(), b"content");
@@ -173,7 +173,7 @@ fn files_that_are_not_the_apps_are_closed() {
 }
 
 #[test]
-fn other_processes_are_closed() {
+fn other_processes_are_inaccessible() {
     let scene = Scene::new(Network::All);
     // The test process acts as the node: it has secrets in its memory and its environment.
     let node = std::process::id();
@@ -187,25 +187,25 @@ fn other_processes_are_closed() {
         format!("call(310, {node}, 0, 0, 0, 0, 0) == 0 if os.uname().machine == 'x86_64' else False"),
         format!("{SECRET:?} in os.environ"),
     ] {
-        assert!(!scene.says(&attack), "{attack}");
+        assert!(!scene.evaluates(&attack), "{attack}");
     }
     if scene.sandbox.level().separate_user || Kernel::detect().has(Feature::Signals) {
-        assert!(!scene.says(&format!("works(lambda: os.kill({node}, signal.SIGCONT))")));
+        assert!(!scene.evaluates(&format!("works(lambda: os.kill({node}, signal.SIGCONT))")));
     }
 }
 
 #[test]
-fn nothing_gives_more_rights() {
+fn privileges_cannot_be_gained() {
     let scene = Scene::new(Network::All);
     let status = |line: &str| format!("'{line}' in open('/proc/self/status').read()");
     for line in ["CapEff:\\t0000000000000000", "CapPrm:\\t0000000000000000", "NoNewPrivs:\\t1", "Seccomp:\\t2"] {
-        assert!(scene.says(&status(line)), "{line}");
+        assert!(scene.evaluates(&status(line)), "{line}");
     }
     assert_eq!(scene.sandbox.level().separate_user, rustix::process::geteuid().is_root());
-    assert!(!scene.says("os.getuid() == 0"));
+    assert!(!scene.evaluates("os.getuid() == 0"));
     const REFUSED: i32 = libc::EPERM;
     const ABSENT: i32 = libc::ENOSYS;
-    for (name, number, arguments, want) in [
+    for (name, number, arguments, expected) in [
         ("unshare", libc::SYS_unshare, "0x10000000", REFUSED),
         ("clone", libc::SYS_clone, "0x10000011, 0, 0, 0, 0", REFUSED),
         ("clone3", libc::SYS_clone3, "0, 0", ABSENT),
@@ -219,16 +219,16 @@ fn nothing_gives_more_rights() {
         ("socket of packets", libc::SYS_socket, "17, 3, 0", REFUSED),
         ("socket of netlink audit", libc::SYS_socket, "16, 3, 9", REFUSED),
     ] {
-        assert!(scene.says(&format!("call({number}, {arguments}) == {want}")), "{name}");
+        assert!(scene.evaluates(&format!("call({number}, {arguments}) == {expected}")), "{name}");
     }
     if cfg!(target_arch = "x86_64") {
-        let getpid_by_the_second_numbering = 0x4000_0000 | libc::SYS_getpid;
-        assert!(scene.says(&format!("call({getpid_by_the_second_numbering}) == {ABSENT}")));
+        let getpid_x32 = 0x4000_0000 | libc::SYS_getpid;
+        assert!(scene.evaluates(&format!("call({getpid_x32}) == {ABSENT}")));
     }
 }
 
 #[test]
-fn the_network_is_there_or_not() {
+fn the_network_follows_the_setting() {
     let listeners = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap()];
     let [own, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -238,24 +238,24 @@ fn the_network_is_there_or_not() {
     let multipath = "works(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262))";
 
     let open = Scene::new(Network::All);
-    assert!(open.says(&connect(other)) && open.says(&send));
+    assert!(open.evaluates(&connect(other)) && open.evaluates(&send));
 
     let closed = Scene::new(Network::None);
     for attack in [connect(own), send.clone(), fast.clone(), "works(lambda: socket.socket(16, 3, 0))".to_owned()] {
-        assert!(!closed.says(&attack), "{attack}");
+        assert!(!closed.evaluates(&attack), "{attack}");
     }
-    assert!(closed.says("works(lambda: socket.socketpair())"), "workers of apps talk over unix sockets");
+    assert!(closed.evaluates("works(lambda: socket.socketpair())"), "workers of apps talk over unix sockets");
 
     if Kernel::detect().has(Feature::Ports) {
-        assert!(closed.says_with(Some(own), &connect(own)), "the port of the node");
+        assert!(closed.evaluates_with(Some(own), &connect(own)), "the port of the node");
         for attack in [connect(other), send, fast, multipath.to_owned()] {
-            assert!(!closed.says_with(Some(own), &attack), "{attack}");
+            assert!(!closed.evaluates_with(Some(own), &attack), "{attack}");
         }
     }
 }
 
 #[test]
-fn an_interpreter_that_others_cannot_use_keeps_its_user() {
+fn an_app_with_private_data_keeps_the_user() {
     let scene = Scene::new(Network::All);
     fs::set_permissions(scene.root.join("data"), fs::Permissions::from_mode(0o700)).unwrap();
     let data = vec![DataPath { path: scene.root.join("data"), writable: false }];
@@ -271,7 +271,7 @@ fn an_interpreter_that_others_cannot_use_keeps_its_user() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_starts_nothing() {
+fn an_invalid_policy_starts_nothing() {
     let mut stage = Command::new(env!("CARGO_BIN_EXE_sandbox-stage"));
     let output = stage.args(["__sandbox", "/bin/echo", "started"]).env_clear().output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(126), b"".as_slice()));
@@ -287,7 +287,7 @@ fn lose_landlock() {
 }
 
 #[test]
-fn without_landlock_nothing_starts_where_it_is_required() {
+fn without_landlock_nothing_starts_if_it_is_required() {
     let scene = Scene::new(Network::All);
     let without = std::thread::spawn(move || {
         lose_landlock();
@@ -319,7 +319,7 @@ fn without_landlock_nothing_starts_where_it_is_required() {
 /// The sandbox adds little to the start time of an interpreter. The fastest of several starts counts, and the test
 /// retries because the machine may be busy.
 #[test]
-fn what_it_costs() {
+fn the_overhead_is_small() {
     const STARTS: u32 = 20;
     const TRIES: u32 = 5;
     const LIMIT_MS: f64 = 15.0;
@@ -343,7 +343,7 @@ fn what_it_costs() {
 
 /// Runs all tests above as an ordinary user.
 #[test]
-fn the_same_holds_for_an_ordinary_user() {
+fn the_rules_hold_for_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The object port in memory. Readers share the bytes.
+//! The object port in memory. Readers share the bytes with the store.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -11,11 +11,10 @@ use trellis_core::id::ObjectId;
 use trellis_core::port::objects::{Blocks, BoxFuture, Objects, Upload};
 use trellis_core::refusal::{Kind, Refusal};
 
-/// Content by name.
 pub(crate) struct Contents {
     by_name: Mutex<HashMap<String, Bytes>>,
     last_number: AtomicU64,
-    /// Of stored content and of uploads under way.
+    /// Bytes of stored content and of open uploads.
     bytes: AtomicU64,
     max_bytes: u64,
 }
@@ -31,12 +30,12 @@ impl Contents {
         }
     }
 
-    /// Counts bytes that are about to be taken.
+    /// Reserves memory for bytes before they are stored.
     fn reserve(&self, bytes: u64) -> Result<(), Refusal> {
         let fits = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.max_bytes);
         match self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Refusal::new(Kind::Transient, "The SuperLink has no memory for further objects right now.")),
+            Err(_) => Err(Refusal::new(Kind::Transient, "The SuperLink has no memory for more objects right now.")),
         }
     }
 
@@ -96,7 +95,7 @@ impl Drop for MemoryUpload {
     }
 }
 
-/// All content in one block, which costs nothing: it is in memory already.
+/// Returns the content as one block without a copy.
 struct Whole(Option<Bytes>);
 
 impl Blocks for Whole {

@@ -1,4 +1,4 @@
-//! Questions. Those that are asked all the time are answered by an index; the others look at every row.
+//! Queries. Frequent queries use an index; the others scan all rows.
 
 use std::collections::BTreeSet;
 
@@ -27,19 +27,11 @@ pub(crate) fn object_key(scope: Scope, id: ObjectId) -> ObjectKey {
     (id, scope.run, scope.sender)
 }
 
-/// Rows in the order of a time.
+/// Returns the rows in the order of a time.
 fn by_time<'a, T: Clone + 'a>(rows: impl Iterator<Item = &'a T>, time: impl Fn(&T) -> Seconds) -> Vec<T> {
     let mut rows: Vec<T> = rows.cloned().collect();
     rows.sort_by(|one, other| time(one).total_cmp(&time(other)));
     rows
-}
-
-/// When a secret was over, or will be.
-fn end_of(secret: &Secret) -> Option<Seconds> {
-    match secret.state() {
-        secret::State::Fresh => secret.expires_at,
-        secret::State::Used { at, .. } | secret::State::Revoked { at } => Some(at),
-    }
 }
 
 impl Tables {
@@ -163,16 +155,16 @@ impl Read for Tables {
     fn deliverable(&self, node: NodeId) -> Result<Option<Instruction>, Refusal> {
         let is_next = |instruction: &&Instruction| {
             matches!(instruction.state(), message::State::Ready | message::State::Delivered)
-                && !instruction.is_hopeless()
+                && !instruction.is_undeliverable()
         };
         Ok(self.instructions_for(node).find(is_next).cloned())
     }
 
     fn in_progress(&self, node: NodeId) -> Result<Vec<Instruction>, Refusal> {
-        let is_at_work = |instruction: &&Instruction| {
+        let is_in_progress = |instruction: &&Instruction| {
             matches!(instruction.state(), message::State::Confirmed | message::State::Answering)
         };
-        Ok(self.instructions_for(node).filter(is_at_work).cloned().collect())
+        Ok(self.instructions_for(node).filter(is_in_progress).cloned().collect())
     }
 
     fn runs_waiting_for(&self, node: NodeId) -> Result<Vec<RunId>, Refusal> {
@@ -216,9 +208,9 @@ impl Read for Tables {
         Ok(self.objects.get(&object_key(scope, id)).map(|(object, _)| *object))
     }
 
-    fn object_here(&self, run: RunId, id: ObjectId) -> Result<Option<Object>, Refusal> {
+    fn object_with_content(&self, run: RunId, id: ObjectId) -> Result<Option<Object>, Refusal> {
         let of_run = self.objects.range((id, run, NodeId(0))..=(id, run, NodeId(u64::MAX)));
-        Ok(of_run.map(|(_, (object, _))| *object).find(|object| object.here))
+        Ok(of_run.map(|(_, (object, _))| *object).find(|object| object.has_content))
     }
 
     fn children(&self, scope: Scope, id: ObjectId) -> Result<Vec<ObjectId>, Refusal> {
@@ -261,12 +253,8 @@ impl Read for Tables {
     }
 
     fn secret_by_id(&self, id: SecretId) -> Result<Option<Secret>, Refusal> {
-        let with = |rest: u8| {
-            let mut hash = [rest; 32];
-            hash[..4].copy_from_slice(id.as_bytes());
-            hash
-        };
-        Ok(self.secrets.range(with(0)..=with(0xff)).next().map(|(_, secret)| secret.clone()))
+        let (first, last) = id.hash_range();
+        Ok(self.secrets.range(first..=last).next().map(|(_, secret)| secret.clone()))
     }
 
     fn secrets(&self) -> Result<Vec<Secret>, Refusal> {
@@ -278,7 +266,7 @@ impl Read for Tables {
     }
 
     fn ended_secrets(&self, until: Seconds, limit: usize) -> Result<Vec<Secret>, Refusal> {
-        let ended = self.secrets.values().filter(|secret| end_of(secret).is_some_and(|end| end <= until));
+        let ended = self.secrets.values().filter(|secret| secret.ends_at().is_some_and(|end| end <= until));
         Ok(ended.take(limit).cloned().collect())
     }
 

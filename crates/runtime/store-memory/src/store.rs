@@ -1,4 +1,4 @@
-//! The store: queues jobs for its thread, and shows readers what was published.
+//! The store: queues jobs for the writer thread, and gives readers the published tables.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,14 +13,13 @@ use trellis_core::refusal::{Kind, Refusal};
 use crate::objects::{Contents, MemoryObjects};
 use crate::table::Tables;
 
-/// Jobs that are published together.
+/// Maximum number of jobs published together.
 const MAX_BATCH: usize = 256;
-/// Publication waits this long for readers of the last one. Then it leaves them a copy of all tables.
+/// Publication waits this long for readers of the previous version. After that, it copies all tables.
 const READER_TIMEOUT: Duration = Duration::from_millis(1);
 
 type Published = Arc<Mutex<Arc<Tables>>>;
 
-/// A store in memory.
 pub struct MemoryStore {
     jobs: Option<Sender<Box<dyn Job>>>,
     writer: Option<JoinHandle<()>>,
@@ -30,7 +29,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store, with room for so many bytes of objects that are too large for a row.
+    /// Opens an empty store. `max_object_bytes` limits the content that is too large for a row.
     pub fn open(max_object_bytes: u64, on_commit: OnCommit) -> std::io::Result<MemoryStore> {
         let (jobs, queue) = channel();
         let (published, waiting) = (Published::default(), Arc::default());
@@ -58,7 +57,7 @@ impl Store for MemoryStore {
         }
     }
 
-    fn submit_soon(&self, job: Box<dyn Job>) {
+    fn submit_deferred(&self, job: Box<dyn Job>) {
         self.submit(job);
     }
 
@@ -71,7 +70,7 @@ impl Store for MemoryStore {
         &self.objects
     }
 
-    fn works(&self) -> bool {
+    fn is_healthy(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| !writer.is_finished())
     }
 
@@ -99,7 +98,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Works until all senders are gone.
+    /// Runs until all senders are dropped.
     fn run(mut self) {
         while let Ok(first) = self.queue.recv() {
             let begun = Instant::now();
@@ -114,17 +113,17 @@ impl Writer {
             crash::point("before-commit");
             self.publish();
             crash::point("after-commit");
-            self.tell(batch, begun.elapsed());
+            self.complete(batch, begun.elapsed());
         }
     }
 
     fn run_last(&mut self, batch: &mut [Box<dyn Job>]) {
         let (topics, removed) = (self.tables.topics.len(), self.tables.removed.len());
-        let keeps = batch.last_mut().is_some_and(|job| job.run(&mut self.tables));
-        if keeps {
-            self.tables.keep();
+        let commits = batch.last_mut().is_some_and(|job| job.run(&mut self.tables));
+        if commits {
+            self.tables.commit();
         } else {
-            self.tables.undo();
+            self.tables.rollback();
             self.tables.topics.truncate(topics);
             self.tables.removed.truncate(removed);
         }
@@ -133,14 +132,14 @@ impl Writer {
     fn publish(&mut self) {
         let mut published = self.published.lock().expect("no holder panics");
         let until = Instant::now() + READER_TIMEOUT;
-        // Readers are short, and no new one begins while this thread has the lock.
+        // Reads are short, and no read begins while this thread holds the lock.
         while Arc::get_mut(&mut published).is_none() && Instant::now() < until {
             std::thread::yield_now();
         }
         self.tables.publish(Arc::make_mut(&mut published));
     }
 
-    fn tell(&mut self, batch: Vec<Box<dyn Job>>, took: Duration) {
+    fn complete(&mut self, batch: Vec<Box<dyn Job>>, took: Duration) {
         let jobs = batch.len();
         self.waiting.fetch_sub(jobs as u64, Ordering::Relaxed);
         for job in batch {
@@ -149,7 +148,7 @@ impl Writer {
         let mut topics = std::mem::take(&mut self.tables.topics);
         topics.sort_unstable();
         topics.dedup();
-        (self.on_commit)(&Commit { topics: &topics, jobs, took, worked: true });
+        (self.on_commit)(&Commit { topics: &topics, jobs, took, succeeded: true });
         for name in std::mem::take(&mut self.tables.removed) {
             self.contents.remove(&name);
         }

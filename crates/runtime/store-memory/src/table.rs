@@ -19,15 +19,15 @@ use trellis_core::token::Token;
 #[derive(Clone)]
 pub(crate) struct Table<K, V> {
     rows: BTreeMap<K, V>,
-    /// What the current job replaced, oldest first.
-    undo: Vec<(K, Option<V>)>,
-    /// Keys changed by jobs that are kept and not yet published.
+    /// The previous rows of keys that the current job changed, oldest first.
+    undo_log: Vec<(K, Option<V>)>,
+    /// Keys changed by committed jobs and not yet published.
     changed: Vec<K>,
 }
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
-        Table { rows: BTreeMap::new(), undo: Vec::new(), changed: Vec::new() }
+        Table { rows: BTreeMap::new(), undo_log: Vec::new(), changed: Vec::new() }
     }
 }
 
@@ -50,21 +50,21 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 
     pub(crate) fn put(&mut self, key: K, row: V) {
         let before = self.rows.insert(key.clone(), row);
-        self.undo.push((key, before));
+        self.undo_log.push((key, before));
     }
 
     pub(crate) fn delete(&mut self, key: &K) -> Option<V> {
         let row = self.rows.remove(key)?;
-        self.undo.push((key.clone(), Some(row.clone())));
+        self.undo_log.push((key.clone(), Some(row.clone())));
         Some(row)
     }
 
-    fn keep(&mut self) {
-        self.changed.extend(self.undo.drain(..).map(|(key, _)| key));
+    fn commit(&mut self) {
+        self.changed.extend(self.undo_log.drain(..).map(|(key, _)| key));
     }
 
-    fn undo(&mut self) {
-        while let Some((key, before)) = self.undo.pop() {
+    fn rollback(&mut self) {
+        while let Some((key, before)) = self.undo_log.pop() {
             match before {
                 Some(row) => self.rows.insert(key, row),
                 None => self.rows.remove(&key),
@@ -84,29 +84,29 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $row:ty,)+) => {
-        /// All rows. A change also collects what must follow its commit.
+        /// All rows, and the side effects of changes after their commit.
         #[derive(Default, Clone)]
         pub(crate) struct Tables {
             $($(#[$doc])* pub(crate) $name: Table<$key, $row>,)+
             /// The last number given to an instruction or an audit entry.
             pub(crate) last_number: u64,
             pub(crate) topics: Vec<Topic>,
-            /// Names of large content that no row names any more.
+            /// Names of large content without references.
             pub(crate) removed: Vec<String>,
         }
 
         impl Tables {
-            /// Ends a job whose changes stay.
-            pub(crate) fn keep(&mut self) {
-                $(self.$name.keep();)+
+            /// Commits the changes of the current job.
+            pub(crate) fn commit(&mut self) {
+                $(self.$name.commit();)+
             }
 
-            /// Ends a job whose changes are undone. Numbers stay used.
-            pub(crate) fn undo(&mut self) {
-                $(self.$name.undo();)+
+            /// Undoes the changes of the current job. Numbers stay used.
+            pub(crate) fn rollback(&mut self) {
+                $(self.$name.rollback();)+
             }
 
-            /// Copies the rows that changed.
+            /// Copies the changed rows to `to`.
             pub(crate) fn publish(&mut self, to: &mut Tables) {
                 $(self.$name.publish(&mut to.$name);)+
             }
@@ -114,7 +114,7 @@ macro_rules! tables {
     };
 }
 
-/// An object by id and scope, so that all scopes of an id are neighbours.
+/// The key of an object: the id comes first, so that all scopes of an id are adjacent.
 pub(crate) type ObjectKey = (ObjectId, RunId, NodeId);
 
 tables! {
@@ -124,12 +124,12 @@ tables! {
     traffic: RunId => Traffic,
     fabs: String => Fab,
     contexts: RunId => Bytes,
-    /// By the bits of the time, which order as the times do: none is negative.
+    /// By run and the bits of the time: bits of non-negative times have the order of the times.
     logs: (RunId, u64) => String,
     reports: (RunId, u64, String) => String,
     tokens: RunId => Token,
     run_of_token: [u8; 32] => RunId,
-    /// With the number that gives it its place among those of its node.
+    /// With the sequence number that orders the instructions of a node.
     instructions: MessageId => (u64, Instruction),
     instructions_of_node: (NodeId, u64) => MessageId,
     instructions_of_run: (RunId, MessageId) => (),
@@ -137,7 +137,7 @@ tables! {
     reply_to: MessageId => MessageId,
     replies_of_run: (RunId, MessageId) => (),
     objects: ObjectKey => (Object, Vec<ObjectId>),
-    /// The child's key and the parent.
+    /// Parents by the key of the child.
     parents: (ObjectKey, ObjectId) => (),
     contents: ObjectId => Content,
     accounts: String => Account,

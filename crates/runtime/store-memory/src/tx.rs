@@ -1,4 +1,4 @@
-//! Changes of the tables and their indexes.
+//! Changes to the tables and their indexes.
 
 use bytes::Bytes;
 use trellis_core::Seconds;
@@ -8,7 +8,7 @@ use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, Reply};
 use trellis_core::node::Node;
 use trellis_core::object::{Content, Object, Scope};
-use trellis_core::port::{Fab, Topic, Traffic, Tx};
+use trellis_core::port::{Fab, LOG_STEP_S, Topic, Traffic, Tx};
 use trellis_core::refusal::Refusal;
 use trellis_core::report::TrainingReport;
 use trellis_core::run::Run;
@@ -17,10 +17,6 @@ use trellis_core::token::Token;
 
 use crate::read::object_key;
 use crate::table::Tables;
-
-/// Two entries of a log are at least this far apart, whatever the clock does: readers ask for what is later than what
-/// they have.
-const LOG_STEP_S: f64 = 0.000_002;
 
 impl Tables {
     fn next_number(&mut self) -> u64 {
@@ -143,8 +139,8 @@ impl Tx for Tables {
     fn update_object(&mut self, object: &Object) -> Result<(), Refusal> {
         let key = object_key(object.scope, object.id);
         if let Some((kept, children)) = self.objects.get(&key).cloned() {
-            let Object { references, waiting, here, .. } = *object;
-            self.objects.put(key, (Object { references, waiting, here, ..kept }, children));
+            let Object { references, waiting, has_content, .. } = *object;
+            self.objects.put(key, (Object { references, waiting, has_content, ..kept }, children));
         }
         Ok(())
     }

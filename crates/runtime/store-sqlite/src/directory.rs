@@ -1,4 +1,4 @@
-//! The state directory: who owns it, and what is in it.
+//! The state directory: its lock and its files.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::schema::{self, MigrationFailed, Verdict};
+use crate::schema::{self, DatabaseState, MigrationFailed};
 
-/// Why a state cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
@@ -18,13 +17,15 @@ pub enum OpenError {
     )]
     InUse { directory: PathBuf, pid: String },
     #[error(
-        "{database} is a database of the original Flower SuperLink, which Trellis cannot continue; it was not touched. \
+        "{database} is a database of the original Flower SuperLink, which Trellis cannot use; it was not changed. \
          Leave out --database (Trellis keeps its own state in the state directory) or name a new file"
     )]
     Flower { database: PathBuf },
-    #[error("{database} is not a Trellis database ({why}); it was not touched. Name another file")]
+    #[error("{database} is not a Trellis database ({why}); it was not changed. Name another file")]
     Foreign { database: PathBuf, why: String },
-    #[error("{database} was written by a newer Trellis (state version {found}, this one knows {known}); use that one")]
+    #[error(
+        "{database} was written by a newer Trellis (state version {found}, this one supports {known}); use that one"
+    )]
     TooNew { database: PathBuf, found: u32, known: u32 },
     #[error(transparent)]
     Migration(#[from] MigrationFailed),
@@ -36,17 +37,17 @@ pub enum OpenError {
 
 const EPHEMERAL_PREFIX: &str = "trellis-superlink-";
 
-/// A state directory that this process owns until the value is dropped.
+/// A state directory that this process owns until drop.
 pub struct StateDirectory {
     pub(crate) path: PathBuf,
     database: PathBuf,
-    /// Removed with its content when dropped.
+    /// The directory is removed on drop.
     ephemeral: bool,
     _lock: File,
 }
 
 impl StateDirectory {
-    /// Opens (or makes) the directory and takes its lock.
+    /// Opens or creates the directory and takes its lock.
     pub fn open(path: &Path, database: Option<&Path>) -> Result<StateDirectory, OpenError> {
         let io = |at: &Path| {
             let at = at.to_owned();
@@ -56,23 +57,23 @@ impl StateDirectory {
         let lock = take_lock(path)?;
         let database = database.map_or_else(|| path.join("state.db"), Path::to_owned);
         match schema::inspect(&database) {
-            Verdict::Current | Verdict::NotInitialised | Verdict::NeedsUpgrade { .. } => {}
-            Verdict::TooNew { found, known } => return Err(OpenError::TooNew { database, found, known }),
-            Verdict::Flower => return Err(OpenError::Flower { database }),
-            Verdict::Foreign(why) => return Err(OpenError::Foreign { database, why }),
+            DatabaseState::Current | DatabaseState::NotInitialised | DatabaseState::NeedsUpgrade { .. } => {}
+            DatabaseState::TooNew { found, known } => return Err(OpenError::TooNew { database, found, known }),
+            DatabaseState::Flower => return Err(OpenError::Flower { database }),
+            DatabaseState::Foreign(why) => return Err(OpenError::Foreign { database, why }),
         }
         Ok(StateDirectory { path: path.to_owned(), database, ephemeral: false, _lock: lock })
     }
 
-    /// Makes a directory that goes away with the process, in memory where the system has a place for that.
+    /// Creates a directory that is removed on drop, in shared memory if the system has it.
     pub fn ephemeral() -> Result<StateDirectory, OpenError> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let shared_memory = Path::new("/dev/shm");
         let parent = if shared_memory.is_dir() { shared_memory.to_owned() } else { std::env::temp_dir() };
         remove_abandoned(&parent);
         loop {
-            // Another process of our number may look at the same place from another container: so the name is only ours
-            // if we made it.
+            // A process with the same pid in another container may share this directory: the name is free only if the
+            // directory could be created.
             let number = COUNTER.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{EPHEMERAL_PREFIX}{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
@@ -83,7 +84,7 @@ impl StateDirectory {
         }
     }
 
-    /// Opens (or makes) a directory that goes away with the process. Nothing in it is forced to the disk.
+    /// Opens or creates a directory that is removed on drop. Nothing in it is fsynced.
     pub fn temporary(path: &Path) -> Result<StateDirectory, OpenError> {
         let mut directory = StateDirectory::open(path, None)?;
         directory.ephemeral = true;
@@ -113,23 +114,23 @@ impl Drop for StateDirectory {
     }
 }
 
-/// Removes ephemeral states whose owner was killed: their lock is free.
+/// Removes ephemeral directories of killed processes: their lock is free.
 fn remove_abandoned(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
-        let ours = entry.file_name().to_string_lossy().starts_with(EPHEMERAL_PREFIX);
-        let lock = ours.then(|| File::open(path.join("lock")).ok()).flatten();
-        // An empty lock is one that is being taken.
-        let taken_once = |lock: &File| lock.metadata().is_ok_and(|file| file.len() > 0);
+        let is_ephemeral = entry.file_name().to_string_lossy().starts_with(EPHEMERAL_PREFIX);
+        let lock = is_ephemeral.then(|| File::open(path.join("lock")).ok()).flatten();
+        // An empty lock file belongs to a process that is about to take the lock.
+        let was_taken = |lock: &File| lock.metadata().is_ok_and(|file| file.len() > 0);
         let is_free = |lock: &File| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if lock.is_some_and(|lock| taken_once(&lock) && is_free(&lock)) {
+        if lock.is_some_and(|lock| was_taken(&lock) && is_free(&lock)) {
             let _ = std::fs::remove_dir_all(&path);
         }
     }
 }
 
-/// Runs may carry secrets in their settings: the database is its owner's alone. SQLite gives the files it makes beside
-/// it the same permissions.
+/// Makes the database readable for its owner only: run settings may hold secrets. SQLite gives the files beside it the
+/// same permissions.
 pub(crate) fn make_private(database: &Path) -> std::io::Result<()> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(database)?;
     file.set_permissions(Permissions::from_mode(0o600))
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flower_database_is_refused_and_not_touched() {
+    fn a_flower_database_is_refused_and_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join("flower.db");
         rusqlite::Connection::open(&database).unwrap().execute_batch("CREATE TABLE message_ins (x)").unwrap();
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ephemeral_directory_goes_away() {
+    fn an_ephemeral_directory_is_removed_on_drop() {
         let directory = StateDirectory::ephemeral().unwrap();
         let path = directory.path.clone();
         assert!(path.is_dir());

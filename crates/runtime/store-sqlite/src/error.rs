@@ -1,10 +1,10 @@
-//! SQLite's errors in the core's words: whatever it is, the question may succeed later.
+//! SQLite's errors as errors of the core.
 
 use trellis_core::refusal::Refusal;
 
-pub(crate) const CANNOT: &str = "The SuperLink cannot use its state right now; it will be tried again.";
+pub(crate) const CANNOT: &str = "The SuperLink cannot use its state right now; retry later.";
 
-/// Any database or file error: transient for the client, kept as source for the log.
+/// Converts any database or file error to a transient error for the client, with the source for the log.
 pub(crate) trait OrTransient<T> {
     fn or_transient(self) -> Result<T, Refusal>;
 }

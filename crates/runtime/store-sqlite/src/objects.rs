@@ -1,5 +1,4 @@
-//! The object port on files. What may wait for the disk runs on tokio's blocking threads, where waiting hurts no other
-//! call.
+//! The object port on files. Disk access runs on tokio's blocking threads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,34 +11,34 @@ use trellis_core::id::ObjectId;
 use trellis_core::port::objects::{Blocks, BoxFuture, Objects, Upload};
 use trellis_core::refusal::Refusal;
 
-use crate::vault::{Spool, Vault};
+use crate::file_store::{FileStore, Spool};
 
 /// Bytes read from a file at once.
 const BLOCK_BYTES: usize = 512 << 10;
-/// Blocks read ahead of a reader.
+/// Maximum number of blocks read before the reader takes them.
 const BLOCKS_AHEAD: usize = 2;
 
-/// The files of a vault as objects.
-pub(crate) struct ObjectFiles(pub(crate) Arc<Vault>);
+/// The object port of a file store.
+pub(crate) struct ObjectFiles(pub(crate) Arc<FileStore>);
 
 impl Objects for ObjectFiles {
     fn upload(&self) -> Box<dyn Upload> {
-        Box::new(FileUpload { vault: Arc::clone(&self.0), spool: None })
+        Box::new(FileUpload { files: Arc::clone(&self.0), spool: None })
     }
 
     fn read(&self, name: &str, bytes: u64) -> BoxFuture<'static, Result<Bytes, Refusal>> {
-        let (vault, name) = (Arc::clone(&self.0), name.to_owned());
+        let (files, name) = (Arc::clone(&self.0), name.to_owned());
         Box::pin(on_disk(move || {
             let mut whole = Vec::with_capacity(bytes as usize);
-            vault.open_file(&name)?.read_to_end(&mut whole)?;
+            files.open_file(&name)?.read_to_end(&mut whole)?;
             Ok(Bytes::from(whole))
         }))
     }
 
     fn open(&self, name: &str) -> BoxFuture<'static, Result<Box<dyn Blocks>, Refusal>> {
-        let (vault, name) = (Arc::clone(&self.0), name.to_owned());
+        let (files, name) = (Arc::clone(&self.0), name.to_owned());
         Box::pin(async move {
-            let file = on_disk(move || vault.open_file(&name)).await?;
+            let file = on_disk(move || files.open_file(&name)).await?;
             let (send, blocks) = mpsc::channel(BLOCKS_AHEAD);
             tokio::task::spawn_blocking(move || read_blocks(file, &send));
             Ok(Box::new(FileBlocks(blocks)) as Box<dyn Blocks>)
@@ -47,25 +46,25 @@ impl Objects for ObjectFiles {
     }
 
     fn remove(&self, name: &str) -> BoxFuture<'static, ()> {
-        let (vault, name) = (Arc::clone(&self.0), name.to_owned());
+        let (files, name) = (Arc::clone(&self.0), name.to_owned());
         Box::pin(async move {
-            let _ = tokio::task::spawn_blocking(move || vault.remove(&name)).await;
+            let _ = tokio::task::spawn_blocking(move || files.remove(&name)).await;
         })
     }
 }
 
-/// An upload whose spool is made with its first block.
+/// An upload. The first block creates its file.
 struct FileUpload {
-    vault: Arc<Vault>,
+    files: Arc<FileStore>,
     spool: Option<Spool>,
 }
 
 impl Upload for FileUpload {
     fn write(&mut self, block: Bytes) -> BoxFuture<'_, Result<(), Refusal>> {
         Box::pin(async move {
-            let (vault, spool) = (Arc::clone(&self.vault), self.spool.take());
+            let (files, spool) = (Arc::clone(&self.files), self.spool.take());
             let write = move || {
-                let mut spool = spool.map_or_else(|| vault.spool(), Ok)?;
+                let mut spool = spool.map_or_else(|| files.spool(), Ok)?;
                 spool.write(&block)?;
                 Ok(spool)
             };
@@ -75,8 +74,8 @@ impl Upload for FileUpload {
     }
 
     fn finish(self: Box<Self>, id: ObjectId) -> BoxFuture<'static, Result<String, Refusal>> {
-        let FileUpload { vault, spool } = *self;
-        Box::pin(on_disk(move || vault.place(spool.map_or_else(|| vault.spool(), Ok)?, id)))
+        let FileUpload { files, spool } = *self;
+        Box::pin(on_disk(move || files.place(spool.map_or_else(|| files.spool(), Ok)?, id)))
     }
 }
 
@@ -101,7 +100,7 @@ fn read_blocks(mut file: File, send: &mpsc::Sender<io::Result<Bytes>>) {
             }
         };
         if more.is_err() {
-            return; // The reader went away.
+            return; // The reader disconnected.
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Questions, as SQL. A [`View`] is a connection at one moment.
+//! Queries as SQL. A [`View`] is a connection inside a transaction.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
@@ -23,17 +23,28 @@ use crate::rows::{
     self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, OBJECT_COLUMNS, REPORT_COLUMNS, RUN_COLUMNS,
     SECRET_COLUMNS, TOKEN_COLUMNS, scoped, signed,
 };
+use crate::writer::AfterCommit;
 
-/// Asked every second.
+/// Runs every second.
 const EXPIRED: &str = "SELECT message_id FROM instruction WHERE created_at + ttl <= ?1 AND state <> 5 \
      ORDER BY created_at + ttl LIMIT ?2";
 
-/// Asked with every reply.
+/// Runs for every reply.
 const ANSWERED: &str = "SELECT reply_to FROM reply WHERE run_id = ?1 AND ready = 1";
 const ENDED: &str = " FROM secret WHERE coalesce(changed_at, expires_at) <= ?1 LIMIT ?2";
 const ONLINE: &str = "SELECT node_id FROM node WHERE state = 1 AND online_until > ?1";
 
-pub(crate) struct View<'a>(pub(crate) &'a Connection);
+/// A connection inside a transaction, and the effects of changes through it.
+pub(crate) struct View<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) after_commit: AfterCommit,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(connection: &'a Connection) -> View<'a> {
+        View { connection, after_commit: AfterCommit::default() }
+    }
+}
 
 impl View<'_> {
     pub(crate) fn one<T>(
@@ -42,7 +53,7 @@ impl View<'_> {
         params: impl Params,
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, Refusal> {
-        let mut statement = self.0.prepare_cached(sql).or_transient()?;
+        let mut statement = self.connection.prepare_cached(sql).or_transient()?;
         statement.query_row(params, read).optional().or_transient()
     }
 
@@ -52,13 +63,13 @@ impl View<'_> {
         params: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Refusal> {
-        let mut statement = self.0.prepare_cached(sql).or_transient()?;
+        let mut statement = self.connection.prepare_cached(sql).or_transient()?;
         let rows = statement.query_map(params, read).or_transient()?;
         rows.collect::<rusqlite::Result<_>>().or_transient()
     }
 }
 
-/// Statements are put together once per process: the text is the key of the statement cache.
+/// Concatenates a statement once per process: the text is the key of the statement cache.
 macro_rules! sql {
     ($($part:expr),+ $(,)?) => {{
         static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| [$($part),+].concat());
@@ -66,7 +77,7 @@ macro_rules! sql {
     }};
 }
 
-/// A limit in SQLite's words, where a negative one is none.
+/// Converts a limit for SQLite, where a negative limit means none.
 fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -127,7 +138,7 @@ impl Read for View<'_> {
 
     fn log_after(&self, run: RunId, after: Seconds, limit_bytes: usize) -> Result<Option<LogText>, Refusal> {
         let sql = "SELECT at, text FROM run_log WHERE run_id = ?1 AND at > ?2 ORDER BY at";
-        let mut statement = self.0.prepare_cached(sql).or_transient()?;
+        let mut statement = self.connection.prepare_cached(sql).or_transient()?;
         let mut rows = statement.query((signed(run.0), after)).or_transient()?;
         let mut log: Option<LogText> = None;
         while let Some(row) = rows.next().or_transient()? {
@@ -158,9 +169,9 @@ impl Read for View<'_> {
             REPORT_COLUMNS,
             " FROM training_report WHERE run_id = ?1 AND round > ?2 ORDER BY round, kind",
         );
-        // Rounds begin with 0.
+        // Rounds start at 0.
         let after = after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX));
-        let mut statement = self.0.prepare_cached(sql).or_transient()?;
+        let mut statement = self.connection.prepare_cached(sql).or_transient()?;
         let mut rows = statement.query((signed(run.0), after)).or_transient()?;
         let (mut reports, mut bytes) = (Vec::<TrainingReport>::new(), 0);
         while let Some(row) = rows.next().or_transient()? {
@@ -246,7 +257,7 @@ impl Read for View<'_> {
         self.one(sql, scoped(scope, id), rows::object)
     }
 
-    fn object_here(&self, run: RunId, id: ObjectId) -> Result<Option<Object>, Refusal> {
+    fn object_with_content(&self, run: RunId, id: ObjectId) -> Result<Option<Object>, Refusal> {
         let sql =
             sql!("SELECT ", OBJECT_COLUMNS, " FROM object WHERE object_id = ?1 AND run_id = ?2 AND here = 1 LIMIT 1");
         self.one(sql, (*id.as_bytes(), signed(run.0)), rows::object)
@@ -299,13 +310,9 @@ impl Read for View<'_> {
     }
 
     fn secret_by_id(&self, id: SecretId) -> Result<Option<Secret>, Refusal> {
-        let with = |rest: u8| {
-            let mut hash = [rest; 32];
-            hash[..4].copy_from_slice(id.as_bytes());
-            hash
-        };
+        let (first, last) = id.hash_range();
         let sql = sql!("SELECT ", SECRET_COLUMNS, " FROM secret WHERE hash BETWEEN ?1 AND ?2");
-        self.one(sql, (with(0).as_slice(), with(0xff).as_slice()), rows::secret)
+        self.one(sql, (first.as_slice(), last.as_slice()), rows::secret)
     }
 
     fn secrets(&self) -> Result<Vec<Secret>, Refusal> {
@@ -334,7 +341,7 @@ impl Read for View<'_> {
     }
 
     fn audit_count(&self) -> Result<u64, Refusal> {
-        // Called every few seconds: the sequence numbers give the count without reading the rows.
+        // Runs every few seconds: the sequence numbers give the count without a scan.
         let sql = "SELECT coalesce((SELECT max(seq) FROM audit) - (SELECT min(seq) FROM audit) + 1, 0)";
         let count = self.one(sql, [], |row| row.get::<_, i64>(0))?;
         Ok(count.unwrap_or(0) as u64)
@@ -354,18 +361,18 @@ mod tests {
     use super::*;
     use crate::schema;
 
-    /// What is asked all the time must not read whole tables: a run of ten thousand nodes has as many rows.
+    /// A frequent query must not scan a table: a run with ten thousand nodes has as many rows.
     #[test]
-    fn frequent_questions_are_answered_by_an_index() {
+    fn frequent_queries_use_an_index() {
         let ended = ["SELECT hash", ENDED].concat();
-        let questions = [
+        let queries = [
             (EXPIRED, "SEARCH instruction USING INDEX instruction_expiry"),
             (ANSWERED, "SEARCH reply USING COVERING INDEX reply_of_run"),
             (ONLINE, "SEARCH node USING COVERING INDEX node_online"),
             (&ended, "SEARCH secret USING COVERING INDEX secret_end"),
         ];
-        for (sql, want) in questions {
-            assert!(schema::plan(sql).starts_with(want), "{sql}: {}", schema::plan(sql));
+        for (sql, expected) in queries {
+            assert!(schema::plan(sql).starts_with(expected), "{sql}: {}", schema::plan(sql));
         }
     }
 }

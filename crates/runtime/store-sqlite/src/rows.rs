@@ -1,4 +1,4 @@
-//! Rows to the core's values and back. The only place that knows how states are numbered.
+//! Conversion between rows and the core's values. States are numbered only here.
 
 use rusqlite::types::Type;
 use rusqlite::{Error, Row};
@@ -13,7 +13,7 @@ use trellis_core::run::{self, Outcome, Run, ServerApp};
 use trellis_core::secret::{self, Purpose, Secret};
 use trellis_core::token::{self, Token};
 
-/// SQLite's integers are signed; ids use all 64 bits.
+/// Converts an id to SQLite's signed integer; ids use all 64 bits.
 pub(crate) fn signed(id: u64) -> i64 {
     id as i64
 }
@@ -148,7 +148,7 @@ fn outcome(number: i64) -> rusqlite::Result<Outcome> {
     }
 }
 
-/// State, outcome and details as columns.
+/// Returns the columns state, outcome and details.
 pub(crate) fn run_state(state: &run::State) -> (i64, Option<i64>, &str) {
     match state {
         run::State::Pending => (0, None, ""),
@@ -209,7 +209,7 @@ fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
     })
 }
 
-/// Behind the envelope: deliveries, state.
+/// Reads an envelope, then deliveries and state.
 pub(crate) fn instruction(row: &Row<'_>) -> rusqlite::Result<Instruction> {
     let number: i64 = row.get(13)?;
     let state = message::State::ALL.into_iter().find(|state| message_state(*state) == number);
@@ -227,12 +227,12 @@ pub(crate) const fn message_state(state: message::State) -> i64 {
     }
 }
 
-/// Behind the envelope: reply_to, ready.
+/// Reads an envelope, then reply_to and ready.
 pub(crate) fn reply(row: &Row<'_>) -> rusqlite::Result<Reply> {
     Ok(Reply { envelope: envelope(row)?, reply_to: object_id(row, 12)?, ready: row.get(13)? })
 }
 
-/// The key of an object, as parameters ?1 to ?3.
+/// Returns the key of an object as parameters ?1 to ?3.
 pub(crate) fn scoped(scope: Scope, id: ObjectId) -> ([u8; 32], i64, i64) {
     (*id.as_bytes(), signed(scope.run.0), signed(scope.sender.0))
 }
@@ -245,7 +245,7 @@ pub(crate) fn object(row: &Row<'_>) -> rusqlite::Result<Object> {
         scope: Scope { run: run_id(row, 1)?, sender: node_id(row, 2)? },
         references: row.get(3)?,
         waiting: row.get(4)?,
-        here: row.get(5)?,
+        has_content: row.get(5)?,
         height: row.get(6)?,
         tree_objects: unsigned(row, 7)?,
     })
@@ -308,7 +308,7 @@ pub(crate) fn purpose_number(purpose: Purpose) -> i64 {
     }
 }
 
-/// State, the time it was reached, and the node that joined, as columns.
+/// Returns the columns state, changed_at and node_id.
 pub(crate) fn secret_state(state: secret::State) -> (i64, Option<f64>, Option<i64>) {
     match state {
         secret::State::Fresh => (0, None, None),

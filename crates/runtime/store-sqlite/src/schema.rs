@@ -1,4 +1,4 @@
-//! The tables, their version, and how an older state becomes a newer one without risk.
+//! The database schema, its version, and migrations.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::directory::make_private;
 
-/// `TRLS`: marks a database as ours.
+/// `TRLS`: marks a database of Trellis.
 const APPLICATION_ID: i32 = 0x5452_4c53;
 
-/// One step from version `n` to `n + 1`, by position.
+/// The step at index `n` migrates from version `n` to `n + 1`.
 pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("schema/v1.sql"),
     include_str!("schema/v2.sql"),
@@ -17,9 +17,9 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("schema/v4.sql"),
 ];
 
-/// What a database file is.
+/// What a database file contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DatabaseState {
     Current,
     NotInitialised,
     NeedsUpgrade {
@@ -32,26 +32,26 @@ pub enum Verdict {
     },
     /// A database of the original SuperLink.
     Flower,
-    /// Something else.
+    /// Any other content, with the reason.
     Foreign(String),
 }
 
-/// Looks at a database file without changing it.
-pub fn inspect(path: &Path) -> Verdict {
+/// Inspects a database file without changing it.
+pub fn inspect(path: &Path) -> DatabaseState {
     if std::fs::metadata(path).map(|file| file.len() == 0).unwrap_or(true) {
         return match std::fs::metadata(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Verdict::Foreign(error.to_string()),
-            _ => Verdict::NotInitialised,
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => DatabaseState::Foreign(error.to_string()),
+            _ => DatabaseState::NotInitialised,
         };
     }
-    let look = || -> rusqlite::Result<Verdict> {
+    let read = || -> rusqlite::Result<DatabaseState> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        verdict(&connection, MIGRATIONS.len() as u32)
+        state_of(&connection, MIGRATIONS.len() as u32)
     };
-    look().unwrap_or_else(|error| Verdict::Foreign(error.to_string()))
+    read().unwrap_or_else(|error| DatabaseState::Foreign(error.to_string()))
 }
 
-fn verdict(connection: &Connection, known: u32) -> rusqlite::Result<Verdict> {
+fn state_of(connection: &Connection, known: u32) -> rusqlite::Result<DatabaseState> {
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     let has = |table: &str| {
         connection
@@ -61,25 +61,25 @@ fn verdict(connection: &Connection, known: u32) -> rusqlite::Result<Verdict> {
     let version = number("user_version")? as u32;
     Ok(if number("application_id")? == APPLICATION_ID {
         match version {
-            0 => Verdict::NotInitialised,
-            v if v == known => Verdict::Current,
-            v if v < known => Verdict::NeedsUpgrade { from: v, to: known },
-            v => Verdict::TooNew { found: v, known },
+            0 => DatabaseState::NotInitialised,
+            v if v == known => DatabaseState::Current,
+            v if v < known => DatabaseState::NeedsUpgrade { from: v, to: known },
+            v => DatabaseState::TooNew { found: v, known },
         }
     } else if has("message_ins")? || has("alembic_version")? || has("token_store")? {
-        Verdict::Flower
+        DatabaseState::Flower
     } else if connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))? == 0 {
-        Verdict::NotInitialised
+        DatabaseState::NotInitialised
     } else {
-        Verdict::Foreign("it holds tables that are not ours".to_owned())
+        DatabaseState::Foreign("it has tables of another program".to_owned())
     })
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// A migration that did not work; the database is as it was.
+/// A migration that failed; the database is unchanged.
 #[derive(Debug, thiserror::Error)]
-#[error("state {path} could not be upgraded from version {from} to {to}; it was left as it was{backup}")]
+#[error("state {path} could not be upgraded from version {from} to {to}; it was not changed{backup}")]
 pub struct MigrationFailed {
     path: PathBuf,
     from: u32,
@@ -89,8 +89,8 @@ pub struct MigrationFailed {
     source: Cause,
 }
 
-/// Brings the database to the version of `migrations`. An existing state is copied aside first; the copy goes when all
-/// went well and is put back when it did not.
+/// Migrates the database to the version of `migrations`. Backs up an existing database first, restores the backup on
+/// failure, and removes it afterwards.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: &[&str]) -> Result<(), MigrationFailed> {
     let to = migrations.len() as u32;
     let mut from = 0;
@@ -135,7 +135,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: &[&s
     })
 }
 
-/// How SQLite would answer a question, in its words.
+/// Returns SQLite's query plan as text.
 #[cfg(test)]
 pub(crate) fn plan(sql: &str) -> String {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -154,35 +154,35 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_file_becomes_current_and_stays_so() {
+    fn a_new_file_is_migrated_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.db");
-        assert_eq!(inspect(&path), Verdict::NotInitialised);
+        assert_eq!(inspect(&path), DatabaseState::NotInitialised);
         migrate(&mut open(&path), &path, MIGRATIONS).unwrap();
-        assert_eq!(inspect(&path), Verdict::Current);
+        assert_eq!(inspect(&path), DatabaseState::Current);
         migrate(&mut open(&path), &path, MIGRATIONS).unwrap();
-        assert_eq!(inspect(&path), Verdict::Current);
+        assert_eq!(inspect(&path), DatabaseState::Current);
     }
 
     #[test]
-    fn an_upgrade_that_fails_half_way_leaves_the_old_state() {
+    fn a_failed_migration_leaves_the_old_state() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.db");
         migrate(&mut open(&path), &path, &["CREATE TABLE a (x); INSERT INTO a VALUES (7)"]).unwrap();
         let broken = ["CREATE TABLE a (x)", "CREATE TABLE b (y)", "DELETE FROM a; CREATE TABLE nonsense"];
         let error = migrate(&mut open(&path), &path, &broken).unwrap_err();
-        assert!(error.to_string().contains("from version 1 to 3; it was left as it was"), "{error}");
+        assert!(error.to_string().contains("from version 1 to 3; it was not changed"), "{error}");
         let connection = open(&path);
         assert_eq!(connection.query_row("SELECT x FROM a", [], |row| row.get::<_, i64>(0)), Ok(7));
-        assert_eq!(verdict(&connection, 3), Ok(Verdict::NeedsUpgrade { from: 1, to: 3 }));
+        assert_eq!(state_of(&connection, 3), Ok(DatabaseState::NeedsUpgrade { from: 1, to: 3 }));
         let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().contains("backup")), "{left:?}");
 
         migrate(&mut open(&path), &path, &["", "CREATE TABLE b (y)", "DELETE FROM a"]).unwrap();
-        assert_eq!(verdict(&open(&path), 3), Ok(Verdict::Current));
+        assert_eq!(state_of(&open(&path), 3), Ok(DatabaseState::Current));
     }
 
-    /// Two instructions share a model, a reply of node 12 shares a part of it, and one object has no message.
+    /// Two instructions share a model, a reply of node 12 shares a part of it, and one object belongs to no message.
     #[test]
     fn objects_of_version_3_get_the_scopes_of_their_messages() {
         let dir = tempfile::tempdir().unwrap();
@@ -216,24 +216,24 @@ mod tests {
         assert_eq!(all(objects), [&of_app[..], &of_node[..]].concat());
         let edges = "SELECT hex(parent) || hex(child) || ' ' || sender || ' ' || position FROM object_child ORDER BY 1";
         assert_eq!(all(edges), ["010A 1 0", "020A 1 0", "030C 12 0", "0A0B 1 0", "0A0C 1 1"]);
-        assert_eq!(all("SELECT hex(object_id) FROM object_content ORDER BY 1"), ["01", "0C"], "the orphan is gone");
+        assert_eq!(all("SELECT hex(object_id) FROM object_content ORDER BY 1"), ["01", "0C"], "the orphan is removed");
     }
 
     #[test]
-    fn what_is_not_ours_is_named() {
+    fn foreign_databases_are_recognised() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.db");
         open(&path).execute_batch("CREATE TABLE message_ins (x); CREATE TABLE run (y)").unwrap();
-        assert_eq!(inspect(&path), Verdict::Flower);
+        assert_eq!(inspect(&path), DatabaseState::Flower);
         let other = dir.path().join("y.db");
         open(&other).execute_batch("CREATE TABLE books (x)").unwrap();
-        assert!(matches!(inspect(&other), Verdict::Foreign(_)));
+        assert!(matches!(inspect(&other), DatabaseState::Foreign(_)));
         let garbage = dir.path().join("z.db");
         std::fs::write(&garbage, "not a database at all, but long enough to be looked at").unwrap();
-        assert!(matches!(inspect(&garbage), Verdict::Foreign(_)));
+        assert!(matches!(inspect(&garbage), DatabaseState::Foreign(_)));
         let newer = dir.path().join("n.db");
         migrate(&mut open(&newer), &newer, MIGRATIONS).unwrap();
         open(&newer).pragma_update(None, "user_version", 99).unwrap();
-        assert_eq!(inspect(&newer), Verdict::TooNew { found: 99, known: MIGRATIONS.len() as u32 });
+        assert_eq!(inspect(&newer), DatabaseState::TooNew { found: 99, known: MIGRATIONS.len() as u32 });
     }
 }

@@ -1,4 +1,4 @@
-//! The store as a whole: opens the directory, starts the writer, lends connections to readers.
+//! The store: opens the directory, starts the writer, lends connections to readers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,36 +15,35 @@ use trellis_core::refusal::{Kind, Refusal};
 
 use crate::directory::{OpenError, StateDirectory, make_private};
 use crate::error::{CANNOT, OrTransient};
+use crate::file_store::FileStore;
 use crate::objects::ObjectFiles;
 use crate::read::View;
 use crate::schema::{self, MIGRATIONS};
-use crate::vault::Vault;
-use crate::writer::{COMPANY, Call, Patient, Writer};
+use crate::writer::{Deferred, MAX_DEFERRED, Writer, WriterMessage};
 
-/// Prepared statements kept by a connection; we have about ninety.
+/// Maximum number of prepared statements per connection; about ninety are in use.
 const STATEMENTS: usize = 128;
-/// Pages the writer keeps in memory.
+/// Page cache of the writer.
 const CACHE_KIB: i64 = 16 << 10;
-/// The log is folded into the database when it has grown by this many pages of 4 KiB.
+/// The WAL is checkpointed after this many pages of 4 KiB.
 const CHECKPOINT_PAGES: i64 = 4000;
-/// A log file that once grew large is cut back to this size.
+/// A larger WAL file is truncated to this size.
 const JOURNAL_LIMIT_BYTES: i64 = 64 << 20;
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A store on SQLite.
 pub struct SqliteStore {
-    calls: Option<Sender<Call>>,
-    patient: Patient,
+    calls: Option<Sender<WriterMessage>>,
+    deferred: Deferred,
     writer: Option<JoinHandle<()>>,
     readers: Mutex<Vec<Connection>>,
     objects: ObjectFiles,
-    works: Arc<AtomicBool>,
+    healthy: Arc<AtomicBool>,
     waiting: Arc<AtomicU64>,
     directory: Arc<StateDirectory>,
 }
 
 impl SqliteStore {
-    /// Opens the state in `directory`, upgrading it if it is older. `on_commit` hears of what became true.
+    /// Opens the state in `directory` and migrates an older schema. `on_commit` is called after each commit.
     pub fn open(directory: Arc<StateDirectory>, on_commit: OnCommit) -> Result<SqliteStore, OpenError> {
         let database = directory.database().to_owned();
         let failed = |source| OpenError::Database { database: database.clone(), source };
@@ -54,38 +53,38 @@ impl SqliteStore {
         schema::migrate(&mut connection, &database, MIGRATIONS)?;
 
         let objects = directory.path.join("objects");
-        let vault = Vault::open(&objects, !directory.is_ephemeral())
-            .and_then(|vault| {
-                let wanted = object_files(&connection).map_err(std::io::Error::other)?;
-                let removed = vault.sweep(&wanted)?;
+        let files = FileStore::open(&objects, !directory.is_ephemeral())
+            .and_then(|files| {
+                let referenced = object_files(&connection).map_err(std::io::Error::other)?;
+                let removed = files.remove_orphans(&referenced)?;
                 if removed > 0 {
-                    tracing::info!(removed, "object files left by a crash were removed");
+                    tracing::info!(removed, "removed orphaned object files");
                 }
-                Ok(Arc::new(vault))
+                Ok(Arc::new(files))
             })
             .map_err(|source| OpenError::Io { path: objects, source })?;
 
-        let (works, waiting) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+        let (healthy, waiting) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
         let (calls, queue) = channel();
-        let patient = Patient::default();
+        let deferred = Deferred::default();
         let writer = Writer {
             connection,
             calls: queue,
-            patient: Arc::clone(&patient),
-            vault: Arc::clone(&vault),
+            deferred: Arc::clone(&deferred),
+            files: Arc::clone(&files),
             on_commit,
-            works: Arc::clone(&works),
+            healthy: Arc::clone(&healthy),
             waiting: Arc::clone(&waiting),
         };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || writer.run());
         let writer = Some(thread.map_err(|source| OpenError::Io { path: database.clone(), source })?);
         Ok(SqliteStore {
             calls: Some(calls),
-            patient,
+            deferred,
             writer,
             readers: Mutex::new(Vec::new()),
-            objects: ObjectFiles(vault),
-            works,
+            objects: ObjectFiles(files),
+            healthy,
             waiting,
             directory,
         })
@@ -106,30 +105,30 @@ impl Store for SqliteStore {
     fn submit(&self, job: Box<dyn Job>) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let calls = self.calls.as_ref().expect("taken only on drop");
-        if let Err(unsent) = calls.send(Call::Job(job)) {
-            self.works.store(false, Ordering::Relaxed);
-            if let Call::Job(job) = unsent.0 {
+        if let Err(unsent) = calls.send(WriterMessage::Job(job)) {
+            self.healthy.store(false, Ordering::Relaxed);
+            if let WriterMessage::Job(job) = unsent.0 {
                 job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
             }
         }
     }
 
-    fn submit_soon(&self, job: Box<dyn Job>) {
+    fn submit_deferred(&self, job: Box<dyn Job>) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = {
-            let mut patient = self.patient.lock().expect("no holder panics");
-            patient.push(job);
-            patient.len()
+            let mut deferred = self.deferred.lock().expect("no holder panics");
+            deferred.push(job);
+            deferred.len()
         };
         let call = match waiting {
-            1 => Call::Patient,
-            COMPANY => Call::Company,
+            1 => WriterMessage::Deferred,
+            MAX_DEFERRED => WriterMessage::DeferredFull,
             _ => return,
         };
         let calls = self.calls.as_ref().expect("taken only on drop");
         if calls.send(call).is_err() {
-            self.works.store(false, Ordering::Relaxed);
-            for job in std::mem::take(&mut *self.patient.lock().expect("no holder panics")) {
+            self.healthy.store(false, Ordering::Relaxed);
+            for job in std::mem::take(&mut *self.deferred.lock().expect("no holder panics")) {
                 job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
             }
         }
@@ -139,7 +138,7 @@ impl Store for SqliteStore {
         let connection = self.reader().or_transient()?;
         let run = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([])).map(drop).or_transient();
         run("BEGIN")?;
-        let result = question(&View(&connection));
+        let result = question(&View::new(&connection));
         run("COMMIT")?;
         self.readers.lock().expect("no holder panics").push(connection);
         result
@@ -149,8 +148,8 @@ impl Store for SqliteStore {
         &self.objects
     }
 
-    fn works(&self) -> bool {
-        self.works.load(Ordering::Relaxed)
+    fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed)
     }
 
     fn queue_length(&self) -> u64 {
@@ -168,9 +167,9 @@ impl Drop for SqliteStore {
 }
 
 fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Plans that depend on the values bound are made anew for each use. Ours do not, and that costs more than the query.
+    // Without QPSG, SQLite plans a statement again for each set of bound values, which costs more than the query.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 

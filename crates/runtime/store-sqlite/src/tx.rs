@@ -1,57 +1,41 @@
-//! Changes, as SQL, inside the writer's transaction.
+//! Changes as SQL, inside the writer's transaction.
 
-use bytes::Bytes;
-use rusqlite::{CachedStatement, Connection, Params, params};
+use rusqlite::{CachedStatement, Params, params};
 use trellis_core::Seconds;
 use trellis_core::account::Account;
 use trellis_core::audit;
-use trellis_core::census::Census;
-use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
+use trellis_core::id::{MessageId, ObjectId, RunId};
 use trellis_core::message::{Instruction, Reply};
 use trellis_core::node::Node;
 use trellis_core::object::{Content, Object, Scope};
-use trellis_core::port::{Fab, LogText, Read, Topic, Traffic, Tx};
+use trellis_core::port::{Fab, LOG_STEP_S, Topic, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::report::TrainingReport;
-use trellis_core::run::{Run, ServerApp};
-use trellis_core::secret::{Hash, Secret, SecretId};
+use trellis_core::run::Run;
+use trellis_core::secret::{Hash, Secret};
 use trellis_core::token::Token;
 
 use crate::error::{CANNOT, OrTransient};
 use crate::read::View;
 use crate::rows::{self, scoped, signed};
 
-/// One job's changes and what must follow their commit.
-pub(crate) struct Change<'a> {
-    view: View<'a>,
-    pub(crate) topics: Vec<Topic>,
-    /// Object files that nothing refers to any more.
-    pub(crate) unlink: Vec<String>,
-    /// Whether a row names a file for the first time.
-    pub(crate) names_files: bool,
-}
-
-impl<'a> Change<'a> {
-    pub(crate) fn new(connection: &'a Connection) -> Change<'a> {
-        Change { view: View(connection), topics: Vec::new(), unlink: Vec::new(), names_files: false }
-    }
-
+impl View<'_> {
     fn execute(&self, sql: &str, params: impl Params) -> Result<(), Refusal> {
         let mut statement = self.prepare(sql)?;
         statement.execute(params).map(drop).or_transient()
     }
 
-    /// A statement that writes. SQLite may give up a whole transaction by itself (disk full); what is written then
-    /// would be committed alone, so nothing is.
+    /// Prepares a statement that writes. SQLite may roll back a whole transaction by itself (disk full). Later
+    /// statements would then be committed without the earlier ones, so they fail.
     fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>, Refusal> {
-        if self.view.0.is_autocommit() {
+        if self.connection.is_autocommit() {
             return Err(Refusal::new(Kind::Transient, CANNOT));
         }
-        self.view.0.prepare_cached(sql).or_transient()
+        self.connection.prepare_cached(sql).or_transient()
     }
 }
 
-/// The message columns that instructions and replies share, as parameters ?1 to ?12.
+/// The columns that instructions and replies share, as parameters ?1 to ?12.
 macro_rules! envelope_params {
     ($envelope:expr, $($more:expr),+) => {
         params![
@@ -72,9 +56,9 @@ macro_rules! envelope_params {
     };
 }
 
-impl Tx for Change<'_> {
+impl Tx for View<'_> {
     fn wake(&mut self, topic: Topic) {
-        self.topics.push(topic);
+        self.after_commit.topics.push(topic);
     }
 
     fn put_node(&mut self, node: &Node) -> Result<(), Refusal> {
@@ -157,12 +141,10 @@ impl Tx for Change<'_> {
     }
 
     fn append_log(&mut self, run: RunId, now: Seconds, text: &str) -> Result<(), Refusal> {
-        // Readers ask for what is later than what they have: so no two times may be equal, whatever the clock does.
-        // One microsecond is the least step that the next larger double is sure to show for our century.
         self.execute(
             "INSERT INTO run_log VALUES
-             (?1, max(?2, coalesce((SELECT max(at) FROM run_log WHERE run_id = ?1), 0) + 0.000002), ?3)",
-            params![signed(run.0), now, text],
+             (?1, max(?2, coalesce((SELECT max(at) FROM run_log WHERE run_id = ?1), 0) + ?4), ?3)",
+            params![signed(run.0), now, text, LOG_STEP_S],
         )
     }
 
@@ -224,7 +206,7 @@ impl Tx for Change<'_> {
                 sender,
                 object.references,
                 object.waiting,
-                object.here,
+                object.has_content,
                 object.height,
                 object.tree_objects as i64
             ],
@@ -242,7 +224,7 @@ impl Tx for Change<'_> {
         let (id, run, sender) = scoped(object.scope, object.id);
         self.execute(
             "UPDATE object SET refs = ?4, waiting = ?5, here = ?6 WHERE object_id = ?1 AND run_id = ?2 AND sender = ?3",
-            params![id, run, sender, object.references, object.waiting, object.here],
+            params![id, run, sender, object.references, object.waiting, object.has_content],
         )
     }
 
@@ -251,7 +233,7 @@ impl Tx for Change<'_> {
             Content::Inline(bytes) => (Some(bytes.as_ref()), None),
             Content::Large { name, .. } => (None, Some(name)),
         };
-        self.names_files |= file.is_some();
+        self.after_commit.names_files |= file.is_some();
         self.execute(
             "INSERT INTO object_content VALUES (?1, ?2, ?3, ?4)",
             params![id.as_bytes(), inline, file, content.len_bytes() as i64],
@@ -260,7 +242,7 @@ impl Tx for Change<'_> {
 
     fn discard(&mut self, content: &Content) {
         if let Content::Large { name, .. } = content {
-            self.unlink.push(name.clone());
+            self.after_commit.unlink.push(name.clone());
         }
     }
 
@@ -279,7 +261,7 @@ impl Tx for Change<'_> {
                 files.extend(row.get::<_, Option<String>>(0).or_transient()?);
             }
         }
-        self.unlink.append(&mut files);
+        self.after_commit.unlink.append(&mut files);
         Ok(())
     }
 
@@ -346,65 +328,4 @@ impl Tx for Change<'_> {
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal> {
         self.execute("INSERT INTO heart VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET alive_at = ?1", [now])
     }
-}
-
-/// A change sees itself: reads go to the same connection.
-macro_rules! delegate {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)+) => {
-        impl Read for Change<'_> {
-            $(fn $name(&self, $($arg: $type),*) -> Result<$out, Refusal> {
-                self.view.$name($($arg),*)
-            })+
-        }
-    };
-}
-
-delegate! {
-    node(id: NodeId) -> Option<Node>;
-    node_by_key(public_key: &[u8]) -> Option<Node>;
-    nodes() -> Vec<Node>;
-    online_nodes(now: Seconds) -> Vec<NodeId>;
-    run(id: RunId) -> Option<Run>;
-    runs() -> Vec<Run>;
-    pending_runs() -> Vec<(RunId, ServerApp)>;
-    unfinished_runs() -> Vec<Run>;
-    traffic(run: RunId) -> Traffic;
-    fab(hash: &str) -> Option<Fab>;
-    context(run: RunId) -> Option<Bytes>;
-    log_after(run: RunId, after: Seconds, limit_bytes: usize) -> Option<LogText>;
-    report(run: RunId, round: u64, kind: &str) -> Option<TrainingReport>;
-    reports_after(run: RunId, after: Option<u64>, limit_bytes: usize) -> Vec<TrainingReport>;
-    token(run: RunId) -> Option<Token>;
-    token_by_hash(hash: &[u8; 32]) -> Option<Token>;
-    tokens_until(until: Seconds) -> Vec<Token>;
-    instruction(id: MessageId) -> Option<Instruction>;
-    deliverable(node: NodeId) -> Option<Instruction>;
-    in_progress(node: NodeId) -> Vec<Instruction>;
-    runs_waiting_for(node: NodeId) -> Vec<RunId>;
-    instructions_of_run(run: RunId) -> Vec<MessageId>;
-    expired_instructions(now: Seconds, limit: usize) -> Vec<MessageId>;
-    reply(id: MessageId) -> Option<Reply>;
-    reply_to(instruction: MessageId) -> Option<Reply>;
-    replies_of_run(run: RunId) -> Vec<MessageId>;
-    answered_instructions(run: RunId) -> Vec<MessageId>;
-    object(scope: Scope, id: ObjectId) -> Option<Object>;
-    object_here(run: RunId, id: ObjectId) -> Option<Object>;
-    children(scope: Scope, id: ObjectId) -> Vec<ObjectId>;
-    parents(scope: Scope, id: ObjectId) -> Vec<ObjectId>;
-    content(id: ObjectId) -> Option<Content>;
-    has_content(id: ObjectId) -> bool;
-    object_count() -> u64;
-    account(id: &str) -> Option<Account>;
-    account_by_name(name: &str) -> Option<Account>;
-    accounts() -> Vec<Account>;
-    secret(hash: &Hash) -> Option<Secret>;
-    secret_by_id(id: SecretId) -> Option<Secret>;
-    secrets() -> Vec<Secret>;
-    secrets_of(account: &str) -> Vec<Secret>;
-    ended_secrets(until: Seconds, limit: usize) -> Vec<Secret>;
-    audit_after(after: u64, limit: usize) -> Vec<audit::Entry>;
-    audit_newest(limit: usize) -> Vec<audit::Entry>;
-    audit_count() -> u64;
-    census(now: Seconds) -> Census;
-    alive_at() -> Option<Seconds>;
 }

@@ -1,5 +1,5 @@
-//! The calls a SuperLink answers beside Flower's: name, question and answer of each, in JSON, for both sides. Times are
-//! seconds since 1970; ids are texts, because not every JSON reader has numbers that large.
+//! The SuperLink's own calls: name, request and answer of each, as JSON. Times are Unix seconds. Ids are strings,
+//! because not every JSON reader supports 64-bit integers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A question that has an answer.
+/// A request of a call.
 pub trait Call: Serialize {
     const NAME: &'static str;
     type Answer: DeserializeOwned;
 
-    /// How long the SuperLink may hold the call before it answers, beyond what any call takes.
+    /// Returns how long the SuperLink may hold the call before it answers.
     fn hold(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// An answer that says no more than "done".
+/// An answer without content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {}
 
@@ -61,7 +61,7 @@ pub struct ListNodes {}
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Nodes {
-    /// The SuperLink's clock, which the times below are by.
+    /// The SuperLink's clock, which all times below use.
     pub now: f64,
     pub nodes: Vec<Node>,
 }
@@ -73,13 +73,13 @@ pub struct Node {
     pub location: String,
     /// `registered`, `online`, `offline` or `unregistered`.
     pub status: String,
-    /// It takes no new work.
+    /// The node accepts no new work.
     #[serde(default)]
     pub draining: bool,
-    /// It works with the shard that it is assigned.
+    /// The node asks the SuperLink for its shard.
     #[serde(default)]
     pub asks_for_shard: bool,
-    /// Transport and version of Flower it speaks: `http 1.42.0`; without the version where none was announced.
+    /// Transport and Flower release of the node: `http 1.42.0`, or only the transport if the release is unknown.
     pub client: String,
     pub owner: String,
     pub registered_at: f64,
@@ -107,7 +107,7 @@ pub struct CreateJoinToken {
     pub label: String,
 }
 
-/// A secret that is told once.
+/// A secret that is shown once.
 #[derive(Serialize, Deserialize)]
 pub struct NewToken {
     pub id: String,
@@ -116,12 +116,12 @@ pub struct NewToken {
     pub expires_at: Option<f64>,
 }
 
-/// A node asks to be known. The join token is the proof that it may; the call must be signed with the key.
+/// Registers a node with a join token. The call must be signed with the node's key.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
     pub token: String,
-    /// PEM, as the node will send it with every call.
+    /// PEM, as in the node's other calls.
     pub public_key: String,
     #[serde(default)]
     pub name: String,
@@ -134,19 +134,20 @@ pub struct Joined {
     pub node_id: String,
 }
 
-/// What a node says of itself beyond Flower's own calls; the call must be signed with its key. What is left out stays.
+/// What a node reports about itself beyond Flower's calls. The call must be signed with its key. Missing fields keep
+/// their values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DescribeNode {
     pub node_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// It takes no new work, and is not to be chosen for any. Forgotten when the SuperLink or the node starts anew.
+    /// The node accepts no new work and must not be selected. Reset by a restart of the SuperLink or the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<bool>,
 }
 
-/// A node asks which part of the data it has, in a run; the call must be signed with its key. A node with a shard of its own
+/// Asks for the shard of a node in a run. The call must be signed with the node's key. A node with a configured shard
 /// does not ask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,28 +157,28 @@ pub struct AskShard {
     pub run_id: Option<String>,
 }
 
-/// Without a shard the node's own settings count. Without a total, no control plane assigns shards.
+/// Without a shard, the node's own settings apply. Without a total, no control plane assigns shards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeShard {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
-    /// It will have one: ask again.
+    /// The shard will be assigned: retry.
     #[serde(default)]
     pub pending: bool,
 }
 
-/// Replaces the assignment of shards, which a SuperLink forgets when it starts anew.
+/// Replaces the assignment of shards. A SuperLink loses it when it restarts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AssignShards {
     pub total: u32,
-    /// Of nodes that ask, by id; `None`: there is none for it.
+    /// Shards by node id; `None`: no shard for the node.
     pub shards: BTreeMap<String, Option<u32>>,
     /// Nodes that runs must not select.
     pub left_out: BTreeSet<String>,
-    /// Runs must select no others than these.
+    /// The only nodes that runs may select.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<BTreeSet<String>>,
 }
@@ -186,11 +187,11 @@ pub struct AssignShards {
 #[serde(deny_unknown_fields)]
 pub struct CreateAccount {
     pub name: String,
-    /// `viewer`, `runner` or `admin`: each may do all that the ones before it may.
+    /// `viewer`, `runner` or `admin`: each includes the permissions of the previous one.
     pub role: String,
 }
 
-/// With its first token, which is told once.
+/// A new account with its first token, which is shown once.
 #[derive(Serialize, Deserialize)]
 pub struct NewAccount {
     pub id: String,
@@ -247,7 +248,7 @@ pub struct CreateToken {
     pub ttl_s: Option<f64>,
 }
 
-/// Whole seconds are written as a whole number.
+/// Serialises whole seconds as integers.
 fn seconds<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     match *seconds as u64 {
         whole if whole as f64 == *seconds => serializer.serialize_u64(whole),
@@ -271,7 +272,7 @@ pub struct Tokens {
     pub tokens: Vec<TokenEntry>,
 }
 
-/// A token as it is listed: everything but the secret.
+/// A listed token, without its secret.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TokenEntry {
     pub id: String,
@@ -282,7 +283,7 @@ pub struct TokenEntry {
     pub created_at: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<f64>,
-    /// `fresh`, or why it is no longer good: `used`, `revoked`, `expired`.
+    /// `fresh`, or why the token is void: `used`, `revoked`, `expired`.
     pub state: String,
 }
 
@@ -303,7 +304,7 @@ pub struct Me {
     pub role: String,
 }
 
-/// Entries after the number `after`; without one, the newest. Oldest first in both cases.
+/// Returns entries after the number `after`, or the newest entries. Oldest first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListAudit {
@@ -328,14 +329,14 @@ pub struct AuditEntry {
     pub detail: String,
 }
 
-/// Lets a `flwr login` that waits go on as the account that approves it.
+/// Approves a waiting `flwr login` for the calling account.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveLogin {
     pub code: String,
 }
 
-/// What the ServerApp of a native run told of its rounds, after the round `after_round`; without one, from the beginning.
+/// Returns the training reports of a run after the round `after_round`, or all.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunHistory {
@@ -346,13 +347,13 @@ pub struct RunHistory {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct History {
-    /// By round, each as the ServerApp wrote it.
+    /// By round, as the ServerApp sent them.
     pub reports: Vec<Box<RawValue>>,
-    /// There are later rounds: ask again, after the last of these.
+    /// There are more reports: ask again after the last round.
     pub more: bool,
 }
 
-/// What the SuperLink wrote to its log after a place, the `next` of an earlier answer; without one, the last lines.
+/// Returns the SuperLink's log from `next` of an earlier answer, or the last lines.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadLog {
@@ -367,11 +368,11 @@ pub struct LogText {
     pub next: String,
 }
 
-/// How long a watch is held that says nothing about it.
+/// Hold time of a watch without `wait_s`.
 pub const DEFAULT_WAIT_S: u64 = 25;
 
-/// What changed after `after`, the `at` of an earlier answer. Held for `wait_s` (60 at most) while there is nothing to tell.
-/// Without `after`, and where that is too long ago: what there is, at once.
+/// Returns changes after `after`, the `at` of an earlier answer. Held for `wait_s` (60 at most) until there is a
+/// change. Without `after`, or if `after` is too old, returns the current state at once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
@@ -392,10 +393,10 @@ impl Call for Watch {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// To ask on from here. Means nothing to others than the SuperLink.
+    /// The position for the next watch. Opaque to clients.
     pub at: String,
-    /// Runs that are in another state or have new reports.
+    /// Runs with a new state or new reports.
     pub runs: Vec<String>,
-    /// Nodes came, went or changed.
+    /// Nodes were added, removed or changed.
     pub nodes: bool,
 }

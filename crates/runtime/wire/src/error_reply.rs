@@ -1,6 +1,5 @@
-//! Error replies: messages that say why there will be no other reply.
-//!
-//! When a reply is due, and what its reason says, is decided elsewhere.
+//! Error replies: messages that say why there will be no other reply. The caller decides when to send one and chooses
+//! its reason.
 
 use bytes::Bytes;
 use trellis_core::id::ObjectId;
@@ -8,7 +7,7 @@ use trellis_core::id::ObjectId;
 use crate::object::{Message, Payload, object_id};
 use crate::proto;
 
-/// Why a message carries an error instead of content. The numbers are Flower's.
+/// The error of a message without content. The numbers are Flower's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ErrorCode {
@@ -41,8 +40,7 @@ impl ErrorCode {
     }
 }
 
-/// Makes an error reply: its id, its object, and the message for the wire, which carries the id.
-/// An id in the metadata given is not looked at.
+/// Makes an error reply: its id, its object, and the wire message with the id. Ignores the id in `metadata`.
 pub fn error_message(metadata: proto::Metadata, code: ErrorCode, reason: &str) -> (ObjectId, Bytes, proto::Message) {
     let error = proto::Error { code: code.number(), reason: reason.to_owned() };
     let message = Message { metadata, payload: Payload::Error(error.clone()) };

@@ -1,7 +1,6 @@
-//! FABs, the bundles that apps travel in: what one says about itself, and how one is made (`App`).
+//! FABs, the bundles of apps: their metadata, and how to build one (`App`).
 //!
-//! A FAB is a zip with a `pyproject.toml` in it; it comes from outside and is not trusted. Nothing here unpacks one, or decides
-//! what its app may do.
+//! A FAB is a zip with a `pyproject.toml`. FABs come from untrusted sources.
 
 mod app;
 mod archive;
@@ -23,10 +22,10 @@ pub use signatures::{SIGNATURES_FILE, Signature, Signatures, VALID_LICENSE, deta
 
 const PYPROJECT: &str = "pyproject.toml";
 
-/// The largest `pyproject.toml` that is read.
+/// Maximum size of a `pyproject.toml`.
 pub const MAX_PYPROJECT_BYTES: u64 = 1 << 20;
 
-/// Why a FAB cannot be used, as a sentence.
+/// Why a FAB is unusable, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("The FAB cannot be used: {0}")]
 pub struct BadFab(pub String);
@@ -54,7 +53,7 @@ pub fn pyproject(fab: &[u8]) -> Result<toml::Table, BadFab> {
     let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| bad(format!("not a zip ({error})")))?;
     let file = archive.by_name(PYPROJECT).map_err(|_| bad("it has no pyproject.toml"))?;
     let mut text = String::new();
-    // One byte more than is allowed: what is longer is told from what just fits.
+    // One byte more than allowed, to detect a file that is too long.
     file.take(MAX_PYPROJECT_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|error| bad(format!("pyproject.toml cannot be read ({error})")))?;
@@ -64,7 +63,7 @@ pub fn pyproject(fab: &[u8]) -> Result<toml::Table, BadFab> {
     text.parse().map_err(|error: toml::de::Error| bad(format!("pyproject.toml: {}", error.message())))
 }
 
-/// Finds publisher, name and version.
+/// Reads publisher, name and version.
 pub fn metadata(project: &toml::Table) -> Result<FabMetadata, BadFab> {
     let wanted = ["project.name", "project.version", "tool.flwr.app.publisher"];
     let text = |path| find(project, path).and_then(toml::Value::as_str).filter(|text| !text.is_empty());
@@ -76,26 +75,26 @@ pub fn metadata(project: &toml::Table) -> Result<FabMetadata, BadFab> {
     Ok(FabMetadata { publisher, name, version })
 }
 
-/// The ServerApp that an app names when this program shall train in its place.
+/// The ServerApp reference of apps that train natively.
 pub const NATIVE_SERVER_APP: &str = "trellis:native";
-/// The key of a run's configuration by which whoever submits it knows it again, after an answer that was lost. A SuperLink of ours
-/// has one run for each of its values (and account), however often it is asked to start it.
+/// Configuration key that identifies a run for its submitter. The SuperLink starts one run per value and account, so a
+/// submission can be retried after a lost answer.
 pub const RUN_MARK: &str = "trellis-run";
-/// What the ClientApp of an app begins with that is part of this program: `trellis:mlp`.
+/// Prefix of ClientApps that are part of Trellis: `trellis:mlp`.
 pub const BUILT_IN_CLIENT_APP: &str = "trellis:";
 
-/// Whether this program trains in place of a Python ServerApp.
+/// Returns whether the app trains with the native ServerApp.
 pub fn trains_natively(project: &toml::Table) -> bool {
     let server_app = find(project, "tool.flwr.app.components.serverapp");
     server_app.and_then(toml::Value::as_str) == Some(NATIVE_SERVER_APP)
 }
 
-/// The name of the ClientApp of this program that `client_app` (`module:attribute`) stands for.
+/// Returns the name of the built-in ClientApp that `client_app` (`module:attribute`) refers to.
 pub fn built_in(client_app: &str) -> Option<&str> {
     client_app.strip_prefix(BUILT_IN_CLIENT_APP)
 }
 
-/// The value at a path of keys joined by dots.
+/// Returns the value at a path of keys joined by dots.
 pub fn find<'a>(project: &'a toml::Table, path: &str) -> Option<&'a toml::Value> {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     rest.into_iter().flat_map(|rest| rest.split('.')).try_fold(project.get(first)?, |value, key| value.get(key))
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_fab_is_read() {
+    fn a_valid_fab_is_read() {
         let text = "[project]\nname='app'\nversion='1.2'\n[tool.flwr.app]\npublisher='me'";
         let found = metadata(&pyproject(&fab("pyproject.toml", text)).unwrap()).unwrap();
         assert_eq!(found, FabMetadata { publisher: "me".into(), name: "app".into(), version: "1.2".into() });
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_all_at_once() {
+    fn all_errors_are_reported() {
         let long = format!("#{}", "x".repeat(MAX_PYPROJECT_BYTES as usize));
         let cases = [
             (b"garbage".to_vec(), "not a zip"),
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn apps_of_this_program_are_known_by_their_name() {
+    fn built_in_apps_are_recognised_by_their_prefix() {
         for (server_app, native) in
             [("'trellis:native'", true), ("'app.server:app'", false), ("'trellis:x'", false), ("7", false)]
         {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_nothing_weigh_what_they_take() {
+    fn empty_elements_count_with_their_memory() {
         let (memory, wire) =
             of(&PushMessagesRequest { messages_list: vec![Message::default(); 1000], ..Default::default() });
         assert_eq!((memory, wire), (1024 * size_of::<Message>() as u64, 2000));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_and_apps_send_takes_less_than_three_times_its_bytes() {
+    fn usual_messages_take_less_than_three_times_their_bytes() {
         let id = "0123456789abcdef".repeat(4);
         let leaf = ObjectTree { object_id: id.clone(), children: vec![] };
         let tree = ObjectTree { object_id: id.clone(), children: vec![leaf; 5] };
@@ -201,7 +201,7 @@ mod tests {
             context: Some(Context { state: Some(array), ..Default::default() }),
             ..Default::default()
         });
-        assert!(memory < wire / 100, "{memory}: content is a slice of what came");
+        assert!(memory < wire / 100, "{memory}: content must be a slice of the received bytes");
     }
 
     fn record_array(data: bytes::Bytes) -> RecordDict {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_stops_at_the_limit_and_at_what_cannot_be_read() {
+    fn counting_stops_at_the_limit_and_at_malformed_bytes() {
         let bytes = PushMessagesRequest { messages_list: vec![Message::default(); 1000], ..Default::default() };
         let bytes = bytes.encode_to_vec();
         let counted = footprint::<PushMessagesRequest>(&bytes, 100).unwrap();

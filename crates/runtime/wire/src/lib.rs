@@ -1,10 +1,13 @@
-//! The contract with Flower: its messages, the encoding of its objects, its bundles of apps, its error codes; and the calls
-//! that a SuperLink answers beside Flower's ([`call`], [`report`], [`token`]).
+//! The contract with Flower: messages, object encoding, app bundles, error codes; and the SuperLink's own calls
+//! ([`call`], [`report`], [`token`]).
 //!
-//! Nothing here knows of stores, clocks or sockets, and no type of this crate is used inside the link core:
-//! front ends translate at the border.
+//! This crate knows nothing of stores, clocks or sockets. The link core does not use its types: front ends convert
+//! them.
+//!
+//! # Invariants
+//! - No list is decoded before it is counted (`footprint`).
 
-/// Messages and services, generated from the files in `proto/`.
+/// Messages generated from the files in `proto/`.
 pub mod proto {
     #![allow(clippy::doc_markdown, clippy::large_enum_variant)]
     tonic::include_proto!("flwr.proto");

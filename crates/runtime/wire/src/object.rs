@@ -1,12 +1,12 @@
-//! Flower's objects: what models, metrics and messages travel and are stored as.
+//! Flower's objects: the encoding of models, metrics and messages.
 //!
-//! An object is a header, a NUL byte and a body, and it is named by the SHA-256 of all three. Equal content therefore
-//! has equal bytes, and every encoder here gives the very bytes that the official Python package gives.
+//! An object is a header, a NUL byte and a body. Its id is the SHA-256 of all three. Equal content has equal bytes:
+//! every encoder produces the same bytes as the official Python package.
 //!
-//! The SuperLink needs the header and the hash only ([`Header`], [`Verifier`]) and never looks into a body; the typed
-//! objects are for those who make and read content. Nothing here knows of stores, runs or connections.
+//! The SuperLink needs only the header and the hash ([`Header`], [`Verifier`]). Typed objects are for programs that
+//! make and read content. This module knows nothing of stores, runs or connections.
 //!
-//! A decoder takes memory in proportion to the object it is given, so whoever accepts objects bounds their size.
+//! Decoders allocate memory in proportion to the object, so the caller must limit the size of objects.
 
 mod array;
 mod entries;
@@ -30,12 +30,12 @@ pub use verifier::{Verifier, verify};
 use bytes::Bytes;
 use trellis_core::id::ObjectId;
 
-/// The name of an object: the SHA-256 of all its bytes.
+/// Returns the id of an object: the SHA-256 of all its bytes.
 pub fn object_id(bytes: &[u8]) -> ObjectId {
     ObjectId::new(trellis_digest::sha256(bytes))
 }
 
-/// Puts the header before the body. The children must be free of repetitions, in the order of their first mention.
+/// Puts a header before the body. The children must be distinct, in the order of their first mention.
 pub fn encode(kind: ObjectKind, children: &[ObjectId], body: &[u8]) -> Bytes {
     let mut object = Vec::with_capacity(header::encoded_len(children.len()) + body.len());
     header::write(&mut object, kind, children, body.len() as u64);
@@ -43,7 +43,7 @@ pub fn encode(kind: ObjectKind, children: &[ObjectId], body: &[u8]) -> Bytes {
     object.into()
 }
 
-/// Takes a whole object apart into header and body, without copying the body. The hash is not looked at.
+/// Splits an object into header and body without copying the body. Does not check the hash.
 pub fn decode(object: &Bytes) -> Result<(Header, Bytes), ObjectError> {
     let (header, header_bytes) = Header::split(object)?.ok_or(Malformed::HeaderCutOff)?;
     let body = object.slice(header_bytes..);
@@ -51,7 +51,7 @@ pub fn decode(object: &Bytes) -> Result<(Header, Bytes), ObjectError> {
     Ok((header, body))
 }
 
-/// As [`decode`], for a reader that expects one kind and wants the children and the body.
+/// Like [`decode`], for an expected kind. Returns the children and the body.
 fn decode_kind(object: &Bytes, expected: ObjectKind) -> Result<(Vec<ObjectId>, Bytes), ObjectError> {
     let (header, body) = decode(object)?;
     if header.kind != expected {
@@ -60,7 +60,7 @@ fn decode_kind(object: &Bytes, expected: ObjectKind) -> Result<(Vec<ObjectId>, B
     Ok((header.children, body))
 }
 
-/// Any object with its meaning.
+/// A typed object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object {
     ArrayChunk(ArrayChunk),

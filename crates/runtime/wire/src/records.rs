@@ -1,7 +1,5 @@
-//! The content of a message as values in memory: named records of arrays, metrics or settings, read from objects and
-//! written as objects. The bytes, and so the ids, are those that the official package makes of the same values.
-//!
-//! Who sends such content to whom, and what the numbers mean, is not known here.
+//! The content of a message in memory: named records of arrays, metrics or settings. Encoding produces the same bytes
+//! and ids as the official package.
 
 mod array;
 mod deflate;
@@ -26,7 +24,7 @@ use crate::object::{ConfigRecord, Entries, MetricRecord};
 /// Named arrays: a model.
 pub type Arrays = Entries<Array>;
 
-/// The content of a message: records by name, in the order in which they were added.
+/// The content of a message: records by name, in insertion order.
 pub type Records = Entries<Record>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +35,7 @@ pub enum Record {
 }
 
 impl Records {
-    /// The arrays of that name; `None` also where the name is that of another kind of record.
+    /// Returns the arrays of that name, or `None` if the name is missing or belongs to another kind of record.
     pub fn arrays(&self, name: &str) -> Option<&Arrays> {
         match self.get(name)? {
             Record::Arrays(arrays) => Some(arrays),

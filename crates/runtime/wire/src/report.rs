@@ -1,5 +1,5 @@
-//! How a round of native training went, as the ServerApp tells the SuperLink, and the SuperLink tells those who watch. Ids are
-//! texts and times are seconds since 1970, as in all our calls.
+//! Training reports of native runs, from the ServerApp to the SuperLink and to its observers. Ids are strings and times
+//! are Unix seconds, as in all calls of Trellis.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Done};
 
-/// A SuperLink takes no longer ones.
+/// Maximum size of a report.
 pub const MAX_REPORT_BYTES: usize = 1 << 20;
 
-/// One report for each round and kind; a repeated one replaces the one before.
+/// A report. One per round and kind; a later report replaces an earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TrainingReport {
@@ -24,37 +24,37 @@ pub struct TrainingReport {
     pub train: Option<PhaseReport>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluate: Option<PhaseReport>,
-    /// Of the change of the model in this round, over all its numbers (L2).
+    /// L2 norm of the model update of this round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_norm: Option<f64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<FindingReport>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointReport>,
-    /// Of the differential privacy that the rounds so far have cost.
+    /// Privacy budget spent so far (differential privacy).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epsilon: Option<f64>,
     /// Why the model did not change in this round, or why the training ended.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// What would have made the report too long, and is not in it.
+    /// What was left out because the report would have been too long.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub left_out: String,
 }
 
-/// Training or evaluation, within a round.
+/// Training or evaluation of a round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PhaseReport {
     pub seconds: f64,
-    /// Nodes that were sent an instruction.
+    /// Nodes that got an instruction.
     pub asked: u64,
-    /// Nodes whose replies count.
+    /// Nodes whose replies were aggregated.
     pub answered: u64,
-    /// Why those of the others do not.
+    /// Nodes without an aggregated reply, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedNode>,
-    /// Means over the replies, by weight.
+    /// Weighted means over the replies.
     #[serde(default)]
     pub metrics: BTreeMap<String, MetricReport>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ pub struct PhaseReport {
 pub enum MetricReport {
     Number(f64),
     Numbers(Vec<f64>),
-    /// JSON has no numbers that are not finite: `nan`, `inf`, `-inf`.
+    /// JSON lacks non-finite numbers: `nan`, `inf`, `-inf`.
     Text(String),
 }
 
@@ -75,7 +75,7 @@ pub enum MetricReport {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailedNode {
     pub node: String,
-    /// `error`, `rejected` (its reply cannot be used), `late`, `unreachable` or `not-needed` (enough others had answered).
+    /// `error`, `rejected` (invalid reply), `late`, `unreachable` or `not-needed` (enough other replies arrived).
     pub kind: String,
     pub reason: String,
 }
@@ -86,18 +86,18 @@ pub struct FailedNode {
 pub struct ClientReport {
     pub node: String,
     pub weight: f64,
-    /// From the instruction to the reply.
+    /// Time from the instruction to the reply.
     pub seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_norm: Option<f64>,
-    /// The strategy took it, where it chooses among replies.
+    /// The strategy used the reply, for strategies that choose among replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<bool>,
     #[serde(default)]
     pub metrics: BTreeMap<String, MetricReport>,
 }
 
-/// Something about the training that somebody should know.
+/// A finding about the training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FindingReport {
@@ -134,7 +134,7 @@ impl MetricReport {
 }
 
 impl TrainingReport {
-    /// Leaves out what is about single nodes, step by step, until the report is short enough to be taken.
+    /// Removes details of single nodes until the report fits the limit.
     pub fn fitted(mut self) -> TrainingReport {
         let is_too_long = |report: &TrainingReport| {
             serde_json::to_vec(report).map_or(usize::MAX, |bytes| bytes.len()) > MAX_REPORT_BYTES
@@ -146,17 +146,17 @@ impl TrainingReport {
             report.train.iter_mut().chain(&mut report.evaluate).for_each(act);
         };
         phases(&mut self, |phase| phase.clients.iter_mut().for_each(|client| client.metrics.clear()));
-        self.left_out = "the metrics of single nodes: the report would be longer than 1 MiB".to_owned();
+        self.left_out = "metrics of single nodes: the report would exceed 1 MiB".to_owned();
         if is_too_long(&self) {
             phases(&mut self, |phase| phase.clients.clear());
-            self.left_out = "what is about single nodes: the report would be longer than 1 MiB".to_owned();
+            self.left_out = "details of single nodes: the report would exceed 1 MiB".to_owned();
         }
         if is_too_long(&self) {
             phases(&mut self, |phase| {
                 phase.failed.clear();
                 phase.metrics.clear();
             });
-            self.left_out = "metrics, and the nodes that failed: the report would be longer than 1 MiB".to_owned();
+            self.left_out = "metrics and failed nodes: the report would exceed 1 MiB".to_owned();
         }
         self
     }
@@ -176,19 +176,19 @@ mod tests {
     }
 
     #[test]
-    fn a_report_fits_whatever_is_in_it() {
+    fn every_report_fits_the_limit() {
         for (clients, metrics, left) in [(10, 5, (10, 5)), (1000, 100, (1000, 0)), (30_000, 1, (0, 0))] {
             let fitted = report(clients, metrics).fitted();
             let phase = fitted.train.clone().unwrap();
             let most = phase.clients.iter().map(|client| client.metrics.len()).max().unwrap_or_default();
             assert_eq!((phase.clients.len(), most), left);
-            assert_eq!(fitted.left_out.is_empty(), left == (clients, metrics), "what is missing is said");
+            assert_eq!(fitted.left_out.is_empty(), left == (clients, metrics), "the report names what was left out");
             assert!(serde_json::to_vec(&fitted).unwrap().len() <= MAX_REPORT_BYTES);
         }
     }
 
     #[test]
-    fn numbers_that_json_lacks_are_told_in_words() {
+    fn non_finite_numbers_are_written_as_text() {
         let all = [1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(MetricReport::number);
         assert_eq!(serde_json::to_string(&all).unwrap(), r#"[1.5,"nan","inf","-inf"]"#);
     }

@@ -1,4 +1,4 @@
-//! The token by which an account is known to a SuperLink or a server.
+//! The token of an account for a SuperLink or a server.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// More than any token is long; a longer text is some other file.
+/// Longer than every token: a longer text is another file.
 const MAX_TOKEN_BYTES: usize = 4096;
-/// Lets secret scanners recognize a token.
+/// Lets secret scanners recognise a token.
 const PREFIX: &str = "trellis_";
 
-/// The secret of an account. Never shown, not even by `Debug`.
+/// The secret of an account. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// Why a text is no token. The text itself is not told: it may be a secret in the wrong place.
+/// Why a text is not a token. Errors do not contain the text: it may be another secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error("it is empty")]
@@ -27,7 +27,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// Takes a token as it stands in a file: white space around it is not part of it.
+    /// Parses a token from a file; surrounding whitespace is ignored.
     pub fn parse(text: &str) -> Result<Token, TokenError> {
         match text.trim() {
             "" => Err(TokenError::Empty),
@@ -38,13 +38,13 @@ impl Token {
     }
 
     /// Generates a token from 256 random bits.
-    pub fn draw() -> Token {
+    pub fn generate() -> Token {
         let mut bytes = [0; 32];
         SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
         Token(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    /// The secret itself.
+    /// Returns the secret.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -78,8 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_token_is_a_token_and_no_other() {
-        let (one, other) = (Token::draw(), Token::draw());
+    fn a_generated_token_is_valid_and_unique() {
+        let (one, other) = (Token::generate(), Token::generate());
         assert_ne!(one, other);
         assert_eq!(Token::parse(one.reveal()).as_ref(), Ok(&one));
         assert!(one.reveal().len() >= PREFIX.len() + 43, "{}", one.reveal().len());

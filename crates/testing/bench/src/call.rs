@@ -1,4 +1,4 @@
-//! Calls as an official client makes them: what is transient is tried again for ever, anything else is the end of it.
+//! Calls with the retry rules of an official client: transient errors are retried for ever, other errors are final.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,28 +9,28 @@ use std::sync::{Arc, Mutex};
 use http::HeaderMap;
 use prost::Message;
 
+use crate::client::Client;
 use crate::identity::Identity;
-use crate::line::Line;
 use crate::pacing::{Backoff, Jitter};
 use crate::rpc::Rpc;
 
 const ERROR_TEXT_CHARS: usize = 100;
 
-/// Why a call failed, and what an official client would do about it.
+/// Why a call failed, and whether an official client retries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// Whether it would try again.
+    /// An official client retries it.
     again: bool,
     text: String,
 }
 
 impl CallError {
-    /// A transient failure: UNAVAILABLE, 503, a broken connection.
-    pub fn again(text: impl Into<String>) -> Self {
+    /// A transient error: UNAVAILABLE, 503, a broken connection.
+    pub fn transient(text: impl Into<String>) -> Self {
         Self { again: true, text: text.into() }
     }
 
-    pub fn end(text: impl Into<String>) -> Self {
+    pub fn fatal(text: impl Into<String>) -> Self {
         Self { again: false, text: text.into() }
     }
 
@@ -47,7 +47,7 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Counts over all callers of one measurement.
+/// Counters over all callers of one measurement.
 #[derive(Default)]
 pub struct Tally {
     retries: AtomicU64,
@@ -70,14 +70,14 @@ impl Tally {
         self.note(error);
     }
 
-    /// Forgets what came before: the measuring starts now.
+    /// Resets the counters at the start of a measurement.
     pub fn reset(&self) {
         self.retries.store(0, Ordering::Relaxed);
         self.failed.store(0, Ordering::Relaxed);
         self.errors.lock().expect("no panic while counting").clear();
     }
 
-    /// Each distinct error with its count, most frequent first.
+    /// Returns each distinct error with its count, most frequent first.
     pub fn errors(&self) -> Vec<(String, u64)> {
         let errors = self.errors.lock().expect("no panic while counting");
         let mut list: Vec<(String, u64)> = errors.iter().map(|(text, count)| (text.clone(), *count)).collect();
@@ -100,31 +100,31 @@ impl Tally {
     }
 }
 
-/// What is shown to the server with every call.
+/// The credentials of every call.
 pub enum Credentials {
     /// A node's signature.
     Signed(Identity),
-    /// The same headers for every call: a token, or nothing but what the client is.
+    /// The same headers for every call: a token, or only the client's release.
     Fixed(HeaderMap),
 }
 
-/// Somebody who calls a server: the line, what is shown on it, and where it is counted.
+/// A client of a server with its credentials and counters.
 pub struct Caller {
-    line: Line,
+    client: Client,
     credentials: Credentials,
     tally: Arc<Tally>,
 }
 
 impl Caller {
-    pub fn new(line: Line, credentials: Credentials, tally: Arc<Tally>) -> Self {
-        Self { line, credentials, tally }
+    pub fn new(client: Client, credentials: Credentials, tally: Arc<Tally>) -> Self {
+        Self { client, credentials, tally }
     }
 
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 
-    /// Makes the call once and counts nothing.
+    /// Makes the call once without counting it.
     pub async fn once<Q, A>(&self, rpc: &Rpc<Q, A>, request: &Q) -> Result<A, CallError>
     where
         Q: Message + Clone + 'static,
@@ -134,20 +134,20 @@ impl Caller {
             Credentials::Signed(identity) => identity.headers(),
             Credentials::Fixed(headers) => headers.clone(),
         };
-        self.line.call(rpc, headers, request).await
+        self.client.call(rpc, headers, request).await
     }
 
-    /// Makes the call until it succeeds or fails for good.
-    pub async fn insist<Q, A>(&self, rpc: &Rpc<Q, A>, request: &Q) -> Result<A, CallError>
+    /// Makes the call until it succeeds or fails with a final error.
+    pub async fn with_retries<Q, A>(&self, rpc: &Rpc<Q, A>, request: &Q) -> Result<A, CallError>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        persistently(&self.tally, || self.once(rpc, request)).await
+        retrying(&self.tally, || self.once(rpc, request)).await
     }
 }
 
-async fn persistently<T, F>(tally: &Tally, mut call: impl FnMut() -> F) -> Result<T, CallError>
+async fn retrying<T, F>(tally: &Tally, mut call: impl FnMut() -> F) -> Result<T, CallError>
 where
     F: Future<Output = Result<T, CallError>>,
 {
@@ -174,18 +174,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn transient_errors_are_retried_and_counted() {
         let tally = Tally::default();
-        let mut answers = vec![Ok(7), Err(CallError::again("busy")), Err(CallError::again("busy"))];
-        let got = persistently(&tally, || std::future::ready(answers.pop().unwrap())).await;
+        let mut answers = vec![Ok(7), Err(CallError::transient("busy")), Err(CallError::transient("busy"))];
+        let got = retrying(&tally, || std::future::ready(answers.pop().unwrap())).await;
         assert_eq!(got.unwrap(), 7);
         assert_eq!((tally.retries(), tally.failed()), (2, 0));
         assert_eq!(tally.errors(), [("busy".to_owned(), 2)]);
     }
 
     #[tokio::test]
-    async fn anything_else_fails_at_once() {
+    async fn other_errors_are_final() {
         let tally = Tally::default();
-        let got = persistently::<(), _>(&tally, || std::future::ready(Err(CallError::end("shed")))).await;
-        assert_eq!(got.unwrap_err(), CallError::end("shed"));
+        let got = retrying::<(), _>(&tally, || std::future::ready(Err(CallError::fatal("shed")))).await;
+        assert_eq!(got.unwrap_err(), CallError::fatal("shed"));
         assert_eq!((tally.retries(), tally.failed()), (0, 1));
     }
 }

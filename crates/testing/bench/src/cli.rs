@@ -1,4 +1,4 @@
-//! The command line, and the measurements that follow from it.
+//! The command line, and the measurements that it selects.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 use crate::Failure;
-use crate::line::Transport;
+use crate::client::Transport;
 use crate::measure::Measurement;
 use crate::measure::bulk::Bulk;
 use crate::measure::idle::Idle;
@@ -211,7 +211,7 @@ impl Cli {
     }
 }
 
-/// Small rounds are over in no time: more of them, for CPU times that the kernel's 10 ms ticks can show.
+/// Small rounds are short: repeat them until the CPU time is well above the kernel's 10 ms ticks.
 fn repeats(nodes: usize) -> usize {
     match nodes {
         0..50 => 10,
@@ -242,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn the_command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn everything_is_measured_unless_told_otherwise() {
+    fn all_measurements_run_by_default() {
         assert_eq!(cli(&[]).transports(), Transport::ALL);
         assert_eq!(titles(Transport::Grpc, &[]).len(), 1 + 3 + 3 + 1);
         assert_eq!(titles(Transport::Grpc, &["--quick"]).len(), 1 + 1 + 2 + 1);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_originals_are_needed_where_they_are_measured() {
+    fn the_original_is_required_if_it_is_measured() {
         let told = |arguments: &[&str]| {
             let mut cli = cli(arguments);
             cli.trellis = std::env::current_exe().unwrap();

@@ -1,9 +1,9 @@
-//! A minimal app bundle (FAB), so that a run can be started without any app on disk.
+//! A minimal FAB, so that a run can be started without an app on disk.
 
 use trellis_wire::fab::{App, BadFab};
 use trellis_wire::proto::Fab;
 
-/// Never executed: the load generator is both sides of the run.
+/// Never executed: the load generator plays both sides of the run.
 pub fn build() -> Result<Fab, BadFab> {
     let mut app = App::without_files("load", "1.0.0", "load:client");
     app.set_server_app("load:server");
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bundle_holds_what_a_superlink_reads() {
+    fn a_superlink_can_read_the_bundle() {
         let project = fab::pyproject(&build().unwrap().content).unwrap();
         assert_eq!(fab::metadata(&project).unwrap().name, "load");
         assert!(!fab::trains_natively(&project), "the load generator itself must get the run");

@@ -1,4 +1,4 @@
-//! Many simulated nodes: joining in an orderly way, then heartbeats and polls at the official pace.
+//! Simulated nodes: they join a few at a time, then send heartbeats and polls at the official pace.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 use crate::Failure;
 use crate::call::{CallError, Tally};
 use crate::node::{Delivery, SimNode};
-use crate::pacing::{Backoff, Jitter, POLL_PAUSE};
+use crate::pacing::{Backoff, Jitter, POLL_INTERVAL};
 use crate::stats::Samples;
 use crate::superlink::Addresses;
 
 const JOINING_AT_ONCE: usize = 16;
 const JOIN_TRIES: usize = 5;
-/// Nodes with the same address. Each has up to two connections over HTTP, and leaves one behind for a minute every time
-/// it drops one; all from one address, a large fleet would run out of ports.
+/// Number of nodes per local address. Over HTTP each node has up to two connections, and a dropped connection blocks
+/// its port for a minute. A large fleet on one address would run out of ports.
 const NODES_PER_ADDRESS: usize = 500;
 
 /// Connects and registers `count` nodes, a few at a time.
@@ -44,13 +44,14 @@ pub async fn join(addresses: &Addresses, count: usize, tally: &Arc<Tally>) -> Re
     Ok(nodes)
 }
 
-/// The address of this machine that a node has for its own: 127.0.1.0, 127.0.1.1 and so on.
+/// Returns the local address of a node: 127.0.1.0, 127.0.1.1 and so on.
 fn home(index: usize) -> Ipv4Addr {
     let [high, low] = u16::try_from(index / NODES_PER_ADDRESS).unwrap_or(u16::MAX).saturating_add(0x100).to_be_bytes();
     Ipv4Addr::new(127, 0, high, low)
 }
 
-/// A busy server may drop a connection or refuse a registration; whoever runs a real SuperNode starts it again.
+/// Joins one node with retries: a busy server may drop a connection or refuse a registration, and a real SuperNode is
+/// restarted then.
 async fn join_one(addresses: &Addresses, home: Ipv4Addr, tally: &Arc<Tally>) -> Result<SimNode, CallError> {
     let mut backoff = Backoff::default();
     let mut tries = 1;
@@ -65,7 +66,7 @@ async fn join_one(addresses: &Addresses, home: Ipv4Addr, tally: &Arc<Tally>) -> 
     }
 }
 
-/// What a fleet did since the counters were last cleared.
+/// The activity of a fleet since the last reset.
 #[derive(Default)]
 pub struct Pulse {
     pub polls: AtomicUsize,
@@ -80,7 +81,7 @@ impl Pulse {
     }
 }
 
-/// Heartbeats of every node for as long as the set lives; the first ones spread over `spread`.
+/// Spawns the heartbeats of all nodes; the first ones are spread over `spread`.
 pub fn spawn_heartbeats(nodes: &[Arc<SimNode>], spread: Duration, pulse: &Arc<Pulse>, tasks: &mut JoinSet<()>) {
     for node in nodes {
         let (node, pulse, mut jitter) = (node.clone(), pulse.clone(), Jitter::new(node.id));
@@ -88,7 +89,7 @@ pub fn spawn_heartbeats(nodes: &[Arc<SimNode>], spread: Duration, pulse: &Arc<Pu
             tokio::time::sleep(jitter.duration_below(spread)).await;
             loop {
                 let began = Instant::now();
-                // A failure is in the tally; the next heartbeat comes in any case.
+                // The tally counts a failure; the next heartbeat follows.
                 let _ = node.heartbeat().await;
                 pulse.heartbeats.lock().expect("no panic while counting").add(began.elapsed().as_secs_f64() * 1e3);
                 tokio::time::sleep(jitter.heartbeat_pause()).await;
@@ -97,7 +98,7 @@ pub fn spawn_heartbeats(nodes: &[Arc<SimNode>], spread: Duration, pulse: &Arc<Pu
     }
 }
 
-/// The idle loop of one node: ask, and if there was nothing ask again after the official pause. Returns with a message.
+/// The idle loop of one node: polls at the official interval until it gets a message.
 pub async fn wait_for_message(node: &SimNode, pulse: &Pulse) -> Delivery {
     loop {
         let answer = node.poll().await;
@@ -105,8 +106,8 @@ pub async fn wait_for_message(node: &SimNode, pulse: &Pulse) -> Delivery {
         if let Ok(Some(delivery)) = answer {
             return delivery;
         }
-        // An official SuperNode dies of an error here and is started again; a pause stands for that.
-        tokio::time::sleep(POLL_PAUSE).await;
+        // An official SuperNode exits on an error and is restarted; a pause simulates that.
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

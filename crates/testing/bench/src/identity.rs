@@ -1,4 +1,4 @@
-//! A simulated SuperNode's key, and the signed headers that go with every Fleet call.
+//! The key of a simulated SuperNode, and the signed headers of its Fleet calls.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use tonic::metadata::{BinaryMetadataValue, MetadataMap};
 
-use crate::line::Transport;
+use crate::client::Transport;
 
-/// A server takes a signature for about 305 s; signing once and using it for a while keeps the cost of signing,
-/// which real nodes carry on their own machines, away from the server under test.
+/// Servers accept a signature for about 305 s. Reusing one keeps the CPU cost of signing, which real nodes carry on
+/// their own machines, out of the measurement.
 const SIGNATURE_LIFE: Duration = Duration::from_secs(120);
 
 pub struct Identity {
@@ -45,7 +45,7 @@ impl Identity {
         self.public_key_pem.clone()
     }
 
-    /// Headers with a signature that is fresh enough.
+    /// Returns headers with a valid signature.
     pub fn headers(&self) -> HeaderMap {
         let mut signed = self.signed.lock().expect("no panic while signing");
         if signed.at.elapsed() > SIGNATURE_LIFE
@@ -78,8 +78,8 @@ fn sign_headers(transport: Transport, key: &EcdsaKeyPair, public_key_pem: &[u8])
     Ok(Signed { at: Instant::now(), headers })
 }
 
-/// ECDSA with P-384 and SHA-256, which the library offers for checking only. ECDSA signs the digest as a number, so
-/// a SHA-256 digest with zeros in front, given as one of 384 bits, yields exactly the signature wanted.
+/// Signs with ECDSA on P-384 and SHA-256, which the library supports only for verification. ECDSA signs the digest as a
+/// number, so a SHA-256 digest padded with leading zeros to 384 bits yields the same signature.
 fn sign(key: &EcdsaKeyPair, message: &[u8]) -> Result<Signature, Unspecified> {
     let mut widened = [0u8; 48];
     widened[16..].copy_from_slice(digest(&SHA256, message).as_ref());

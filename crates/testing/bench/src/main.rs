@@ -1,13 +1,13 @@
-//! The load generator: plays nodes, SuperExec and ServerApp against a SuperLink and measures what that costs it.
+//! The load generator: simulates nodes, a SuperExec and a ServerApp, and measures the cost on a SuperLink.
 //!
-//! It knows servers only by their flags and the wire; nothing of our own server's code is linked in.
+//! It knows servers only by their flags and the wire, and links no server code.
 
 mod call;
 mod cli;
+mod client;
 mod fab;
 mod fleet;
 mod identity;
-mod line;
 mod measure;
 mod node;
 mod pacing;
@@ -28,12 +28,12 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Cli;
-use crate::line::Transport;
+use crate::client::Transport;
 use crate::measure::Measurement;
 use crate::report::Section;
 use crate::superlink::{Contender, Programs, SuperLink};
 
-/// Why a measurement could not be made. Nothing reacts to the kind of it: it is shown, and the next one is tried.
+/// Why a measurement failed. It is printed, and the next measurement runs.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = tokio::select! {
         outcome = bench(&cli) => outcome,
-        () = told_to_stop() => Err("interrupted".into()),
+        () = stop_signal() => Err("interrupted".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,8 +52,8 @@ async fn main() -> ExitCode {
     }
 }
 
-/// An interrupt or a request to end; both must run the destructors, for those end the servers.
-async fn told_to_stop() {
+/// Waits for an interrupt or a termination signal. Both must run destructors, which stop the servers.
+async fn stop_signal() {
     let mut terminate = signal(SignalKind::terminate()).expect("signal handlers can be installed");
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}

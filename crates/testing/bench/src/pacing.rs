@@ -1,18 +1,18 @@
-//! How the official components wait: poll intervals, heartbeat jitter, retry backoff. Knows no calls, only times.
+//! Waits of official components: poll intervals, heartbeat jitter, retry backoff.
 
 use std::time::Duration;
 
-/// A SuperNode that was handed no message, and a ServerApp that misses replies, ask again after this long.
-pub const POLL_PAUSE: Duration = Duration::from_secs(3);
-/// The interval a SuperNode announces; it sends somewhat more often.
+/// Poll interval of a SuperNode without a message and of a ServerApp without replies.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
+/// The interval that a SuperNode announces; it sends a little more often.
 pub const HEARTBEAT_INTERVAL_S: f64 = 30.0;
-/// A heartbeat that takes longer counts as failed, as it does for an official SuperNode.
+/// Timeout of a heartbeat in an official SuperNode.
 pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const RETRY_CAP_S: f64 = 20.0;
 const OBJECT_RETRY_CAP_S: f64 = 10.0;
 
-/// A small seeded generator (splitmix64): the same seed gives the same waits in every run.
+/// A small seeded generator (splitmix64): the same seed gives the same waits.
 pub struct Jitter(u64);
 
 impl Jitter {
@@ -28,7 +28,7 @@ impl Jitter {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `low..high`.
+    /// Returns a value uniform in `low..high`.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         low + (high - low) * unit
@@ -38,14 +38,14 @@ impl Jitter {
         Duration::from_secs_f64(self.between(0.0, limit.as_secs_f64()))
     }
 
-    /// The official wait between two heartbeats: (30 s - 5 s) x 0.7..0.9.
+    /// Returns the official wait between two heartbeats: (30 s - 5 s) x 0.7..0.9.
     pub fn heartbeat_pause(&mut self) -> Duration {
         let room_s = HEARTBEAT_INTERVAL_S - HEARTBEAT_TIMEOUT.as_secs_f64();
         Duration::from_secs_f64(self.between(0.7 * room_s, 0.9 * room_s))
     }
 }
 
-/// Doubling waits from one second on.
+/// Exponential backoff from one second.
 pub struct Backoff {
     delay_s: f64,
 }
@@ -57,14 +57,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// After UNAVAILABLE: anything between nothing and the delay.
+    /// Returns the wait after UNAVAILABLE: uniform from zero to the delay.
     pub fn after_unavailable(&mut self, jitter: &mut Jitter) -> Duration {
         let wait_s = jitter.between(0.0, self.delay_s);
         self.delay_s = (self.delay_s * 2.0).min(RETRY_CAP_S);
         Duration::from_secs_f64(wait_s)
     }
 
-    /// After "the object is known but not here yet": the delay, give or take a fifth.
+    /// Returns the wait for a known object without content: the delay +/- 20 %.
     pub fn after_object_missing(&mut self, jitter: &mut Jitter) -> Duration {
         let wait_s = self.delay_s * jitter.between(0.8, 1.2);
         self.delay_s = (self.delay_s * 2.0).min(OBJECT_RETRY_CAP_S);
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heartbeats_keep_to_the_official_window() {
+    fn heartbeats_stay_in_the_official_window() {
         let mut jitter = Jitter::new(1);
         let pauses: Vec<f64> = (0..1000).map(|_| jitter.heartbeat_pause().as_secs_f64()).collect();
         assert!(pauses.iter().all(|s| (17.5..22.5).contains(s)));

@@ -1,4 +1,4 @@
-//! Models and messages as the objects official components would send: valid trees, hashed before any clock starts.
+//! Models and messages as objects of official components: valid trees, encoded before the measurement.
 
 use bytes::Bytes;
 use trellis_clock::now_s;
@@ -19,14 +19,14 @@ pub struct Object {
     pub bytes: Bytes,
 }
 
-/// One array and one record of settings or metrics under a RecordDict: what a message carries.
+/// The content of a message: a RecordDict with one array and one record of settings or metrics.
 pub struct Model {
     root: ObjectId,
     tree: ObjectTree,
     pub objects: Vec<Object>,
 }
 
-/// What travels beside the array.
+/// The record next to the array.
 #[derive(Clone, Copy)]
 pub enum Beside {
     /// To a node: settings of the round.
@@ -36,7 +36,7 @@ pub enum Beside {
 }
 
 impl Model {
-    /// An array of `bytes` bytes of float32; a different seed makes every chunk, hence every object, different.
+    /// Generates an array of `bytes` bytes of float32. A different seed changes every chunk, and so every object.
     pub fn generate(bytes: usize, seed: u64, beside: Beside) -> Self {
         let mut builder = Builder::default();
         let elements = bytes / 4;
@@ -57,7 +57,7 @@ impl Model {
         Self { root, tree, objects: builder.objects }
     }
 
-    /// All bytes of all objects.
+    /// Returns the total size of all objects.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().map(|object| object.bytes.len() as u64).sum()
     }
@@ -68,7 +68,7 @@ fn entries<V, const N: usize>(pairs: [(&str, V); N]) -> Entries<V> {
     Entries::new(pairs).expect("every name is given once")
 }
 
-/// Collects encoded objects and gives each its place in the tree.
+/// Collects encoded objects and builds their tree.
 #[derive(Default)]
 struct Builder {
     objects: Vec<Object>,
@@ -86,7 +86,7 @@ impl Builder {
     }
 }
 
-/// The `.npy` form of a vector of float32 with pseudo-random content.
+/// Encodes a vector of pseudo-random float32 values as `.npy`.
 fn npy(elements: usize, seed: u64) -> Vec<u8> {
     const HEADER_BYTES: usize = 128;
     const PREAMBLE: &[u8] = b"\x93NUMPY\x01\x00";
@@ -104,7 +104,7 @@ fn npy(elements: usize, seed: u64) -> Vec<u8> {
     data
 }
 
-/// A message ready to be pushed: what the call carries, and the Message object that is pushed after it.
+/// A message to push: the request of the call, and the Message object that is pushed after it.
 #[derive(Clone)]
 pub struct Envelope {
     pub message: proto::Message,
@@ -113,7 +113,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// From the ServerApp to a node; from 1.30 on an app names its task.
+    /// Makes an instruction of the ServerApp to a node; from 1.30 on an app names its task.
     pub fn instruction(run_id: u64, task_id: Option<u64>, node_id: u64, group_id: &str, model: &Model) -> Self {
         let metadata = Metadata {
             run_id,
@@ -129,7 +129,7 @@ impl Envelope {
         Self::seal(metadata, model)
     }
 
-    /// From a node, in answer to an instruction; it lives no longer than the instruction.
+    /// Makes a node's reply to an instruction; it expires with the instruction.
     pub fn reply(to: &Metadata, model: &Model) -> Self {
         let created_at = now_s();
         let metadata = Metadata {
@@ -153,7 +153,7 @@ impl Envelope {
         let bytes = sealed.encode();
         let id = object_id(&bytes).to_string();
         let metadata = Metadata { message_id: id.clone(), ..sealed.metadata };
-        // The content travels as objects; on the message itself it is empty, but present.
+        // The content is sent as objects; in the message it is empty but present.
         let content = Some(proto::RecordDict::default());
         Self {
             message: proto::Message { metadata: Some(metadata), content, error: None },
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_answers_its_instruction_and_dies_with_it() {
+    fn a_reply_expires_with_its_instruction() {
         let model = Model::generate(64, 1, Beside::Config);
         let asked = Envelope::instruction(5, Some(3), 9, "1", &model).message.metadata.unwrap();
         let reply = Envelope::reply(&asked, &model).message.metadata.unwrap();

@@ -1,4 +1,4 @@
-//! What the kernel says of a process and of this machine: CPU time, memory, descriptors, cores. Knows no servers.
+//! Kernel data about a process and the machine: CPU time, memory, descriptors, cores.
 
 use std::fs;
 use std::io;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The kernel reports times in ticks of 10 ms to user space (USER_HZ), whatever its own timer does.
+/// The kernel reports times to user space in ticks of 10 ms (USER_HZ).
 const TICK_MS: u64 = 10;
 
-/// CPU time of a process: user and system, all its threads and the children it has waited for.
+/// Returns the CPU time of a process: user and system, of all threads and reaped children.
 pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     parse_cpu_time(&stat).ok_or_else(|| unexpected("stat", pid))
 }
 
-/// Memory of a process in bytes: resident now, and the most it ever was.
+/// Memory of a process in bytes: resident now, and its maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     pub resident: u64,
@@ -27,13 +27,13 @@ pub fn memory(pid: u32) -> io::Result<Memory> {
     parse_memory(&status).ok_or_else(|| unexpected("status", pid))
 }
 
-/// How many files and connections a process has open.
+/// Counts the open files and connections of a process.
 pub fn open_descriptors(pid: u32) -> io::Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// Raises the number of descriptors that this process and the servers it starts may have, as far as the system allows:
-/// every connection takes one on each side. Returns the limit now in force.
+/// Raises the descriptor limit of this process and its servers as far as allowed: each connection takes one on each
+/// side. Returns the new limit.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
@@ -45,7 +45,7 @@ fn unexpected(file: &str, pid: u32) -> io::Error {
 }
 
 fn parse_cpu_time(stat: &str) -> Option<Duration> {
-    // The command name stands in parentheses and may itself hold spaces and parentheses.
+    // The command name is in parentheses and may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>()).sum::<Result<u64, _>>().ok()?;
@@ -60,7 +60,7 @@ fn parse_memory(status: &str) -> Option<Memory> {
     Some(Memory { resident: kib("VmRSS:")? * 1024, peak: kib("VmHWM:")? * 1024 })
 }
 
-/// One line about this machine: cores, processor, kernel.
+/// Describes this machine in one line: cores, processor, kernel.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_facts_survive_missing_lines() {
+    fn missing_facts_of_the_machine_are_no_error() {
         assert_eq!(cpu_model("processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\n"), "Some CPU @ 3 GHz");
         assert_eq!(cpu_model("processor\t: 0\n"), "unknown processor");
         assert_eq!(meminfo_total_kib("MemTotal:       2048 kB\nMemFree: 1 kB\n"), Some(2048));

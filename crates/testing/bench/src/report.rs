@@ -1,11 +1,11 @@
-//! The printed result, one for each transport: machine, command, table, notes; and its place in a document.
+//! The printed results per transport: machine, command, table, notes; and their insertion into a document.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use crate::Failure;
-use crate::line::Transport;
+use crate::client::Transport;
 use crate::measure::Measurement;
 use crate::superlink::Contender;
 use crate::table::{Cell, Metric, Row, markdown};
@@ -32,7 +32,7 @@ impl Section {
         self.notes.extend(notes.into_iter().map(|note| format!("{}, {title}: {note}", self.label)));
     }
 
-    /// A server of which nothing could be measured.
+    /// Adds a server without results.
     pub fn add_missing(&mut self, contender: Contender, why: &str, notes: Vec<String>) {
         let cells = self.metrics.iter().map(|_| Cell::Missing(why.to_owned())).collect();
         self.add(contender, cells, notes);
@@ -53,7 +53,7 @@ impl Section {
     }
 }
 
-/// The result over one transport. Machine, command and day go before it.
+/// Renders the results of one transport. `circumstances` names machine, command and day.
 pub fn render(transport: Transport, circumstances: &str, sections: Vec<Section>) -> String {
     let notes: Vec<String> = sections.iter().flat_map(|section| section.notes.clone()).collect();
     let tables: Vec<(String, Vec<Row>)> =
@@ -70,7 +70,7 @@ pub fn render(transport: Transport, circumstances: &str, sections: Vec<Section>)
     text
 }
 
-/// The command as somebody else could type it: the home directory as `~`.
+/// Returns the command to reproduce the result, with the home directory as `~`.
 pub fn command_line(arguments: impl Iterator<Item = String>, home: Option<&str>) -> String {
     let words: Vec<String> = arguments
         .map(|word| match home {
@@ -81,13 +81,13 @@ pub fn command_line(arguments: impl Iterator<Item = String>, home: Option<&str>)
     words.join(" ")
 }
 
-/// The lines of a document between which the result over one transport stands.
+/// Returns the lines of a document that enclose the results of a transport.
 fn markers(transport: Transport) -> (String, String) {
     let name = transport.name();
     (format!("<!-- bench {name}: begin -->"), format!("<!-- bench {name}: end -->"))
 }
 
-/// Replaces what stands between the markers of the transport; a file that does not exist is made.
+/// Replaces the text between the markers of the transport; creates a missing file.
 pub fn write(path: &Path, transport: Transport, report: &str) -> Result<(), Failure> {
     let old = match fs::read_to_string(path) {
         Ok(old) => old,
@@ -123,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_report_holds_every_server_even_those_that_failed() {
+    fn a_report_lists_all_servers_including_failed_ones() {
         let idle = Measurement::Idle(Idle { nodes: 7, duration: Duration::from_secs(1) });
         let mut section = Section::new(&idle, Transport::Http);
         let numbers = (1..=section.metrics.len()).map(|n| Cell::Number(n as f64)).collect();
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_between_the_markers_changes() {
+    fn only_the_text_between_the_markers_changes() {
         let document = "# Title\n<b>\nold\n</b>\ntail\n";
         assert_eq!(splice(document, "<b>", "</b>", "new\n").unwrap(), "# Title\n<b>\nnew\n</b>\ntail\n");
         assert_eq!(splice("# Title\n", "<b>", "</b>", "new\n"), None);
     }
 
     #[test]
-    fn a_new_file_is_made_and_one_without_markers_is_left_alone() {
+    fn a_new_file_is_created_and_one_without_markers_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("performance.md");
         write(&path, Transport::Http, "one table\n").unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_home_directory_is_not_shown() {
+    fn the_home_directory_is_hidden() {
         let arguments = ["bench", "--official-venv", "/home/ada/venv"].map(str::to_owned);
         assert_eq!(command_line(arguments.into_iter(), Some("/home/ada")), "bench --official-venv ~/venv");
     }

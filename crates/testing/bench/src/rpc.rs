@@ -1,4 +1,4 @@
-//! The calls that are made: where each is found over either transport, and which messages it takes and gives.
+//! The calls: path on each transport, request and response type.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,7 @@ use trellis_wire::proto::{
     UpdateRunStatusResponse,
 };
 
-/// A call that takes a `Q` and gives an `A`.
+/// A call with request `Q` and response `A`.
 pub struct Rpc<Q, A> {
     /// Its path in Flower 1.25.
     pub grpc: &'static str,
@@ -25,7 +25,7 @@ pub struct Rpc<Q, A> {
     messages: PhantomData<fn(Q) -> A>,
 }
 
-/// The path of a call that a transport does not have; a server knows nothing there.
+/// The path of a call that a transport lacks.
 const NOWHERE: &str = "/";
 
 impl<Q, A> Rpc<Q, A> {
@@ -65,7 +65,7 @@ pub mod fleet {
         Rpc::new("/flwr.proto.Fleet/ConfirmMessageReceived", "/v1/fleet/confirm-message-received");
 }
 
-/// What a ServerApp calls in both versions.
+/// Calls of a ServerApp in both versions.
 pub mod app {
     use super::*;
 
@@ -77,7 +77,7 @@ pub mod app {
         Rpc::new("/flwr.proto.ServerAppIo/ConfirmMessageReceived", "/v1/runtime/confirm-message-received");
 }
 
-/// What a ServerApp and its SuperExec call in Flower 1.25 only.
+/// Calls of a ServerApp and its SuperExec in Flower 1.25 only.
 pub mod server_app_io {
     use super::*;
 
@@ -99,7 +99,7 @@ pub mod server_app_io {
         Rpc::new("/flwr.proto.ServerAppIo/UpdateRunStatus", NOWHERE);
 }
 
-/// What a ServerApp and its SuperExec call in Flower 1.42 only.
+/// Calls of a ServerApp and its SuperExec in Flower 1.42 only.
 pub mod runtime {
     use super::*;
 

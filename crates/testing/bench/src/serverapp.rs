@@ -1,6 +1,6 @@
-//! The simulated ServerApp: starts a run, takes its token as a SuperExec would, sends instructions, collects replies.
+//! The simulated ServerApp: starts a run, takes its token like a SuperExec, sends instructions, collects replies.
 //!
-//! Its calls are the one part of Flower that is not the same over both transports; the differences end here.
+//! Only its calls differ between the transports; the differences are hidden here.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -20,14 +20,14 @@ use trellis_wire::proto::{
 
 use crate::Failure;
 use crate::call::{CallError, Caller, Credentials, Tally};
+use crate::client::{Client, Transport};
 use crate::fab;
-use crate::line::{Line, Transport};
 use crate::payload::{Envelope, Model};
 use crate::rpc::{Rpc, app, control, runtime, server_app_io};
 use crate::superlink::Addresses;
-use crate::transfer::{ObjectPort, pull_tree, push_wanted};
+use crate::transfer::{ObjectPort, pull_tree, push_requested};
 
-/// A token dies 30 s after it was issued unless the app is heard from.
+/// A token expires 30 s after its issue without a heartbeat.
 const HEARTBEAT_PAUSE: Duration = Duration::from_secs(20);
 const TASK_TYPE: &str = "flwr-serverapp";
 
@@ -39,7 +39,7 @@ pub struct ServerApp {
     heartbeat: AbortHandle,
 }
 
-/// What makes this app the one of its run.
+/// The credentials of the app for its run.
 #[derive(Clone)]
 enum Ticket {
     /// 1.25: a token in some of the messages.
@@ -48,38 +48,38 @@ enum Ticket {
     Task(u64),
 }
 
-/// A reply as PullMessages announces it; its objects have still to be pulled.
+/// A reply as announced by PullMessages; its objects are not pulled yet.
 pub struct Reply {
     metadata: Metadata,
     tree: ObjectTree,
 }
 
 impl Reply {
-    /// The message it answers.
+    /// The message that it answers.
     pub fn answers(&self) -> &str {
         &self.metadata.reply_to_message_id
     }
 
-    /// The node it comes from.
+    /// The node that sent it.
     pub fn sender(&self) -> u64 {
         self.metadata.src_node_id
     }
 }
 
-/// The nodes as the server lists them to a user.
+/// Lists the nodes as a user does.
 pub async fn list_nodes(addresses: &Addresses) -> Result<Vec<NodeInfo>, Failure> {
     let cli = cli(addresses, Arc::default()).await?;
     Ok(cli.once(&control::LIST_NODES, &ListNodesRequest {}).await?.nodes_info)
 }
 
 async fn cli(addresses: &Addresses, tally: Arc<Tally>) -> Result<Caller, CallError> {
-    let line = Line::open(addresses.transport, addresses.control, Ipv4Addr::LOCALHOST).await?;
-    Ok(Caller::new(line, Credentials::Fixed(addresses.transport.announcement("flwr CLI")), tally))
+    let client = Client::open(addresses.transport, addresses.control, Ipv4Addr::LOCALHOST).await?;
+    Ok(Caller::new(client, Credentials::Fixed(addresses.transport.announcement("flwr CLI")), tally))
 }
 
 async fn app_caller(addresses: &Addresses, headers: HeaderMap, tally: Arc<Tally>) -> Result<Caller, CallError> {
-    let line = Line::open(addresses.transport, addresses.server_app_io, Ipv4Addr::LOCALHOST).await?;
-    Ok(Caller::new(line, Credentials::Fixed(headers), tally))
+    let client = Client::open(addresses.transport, addresses.server_app_io, Ipv4Addr::LOCALHOST).await?;
+    Ok(Caller::new(client, Credentials::Fixed(headers), tally))
 }
 
 impl ServerApp {
@@ -135,7 +135,7 @@ impl ServerApp {
         Self { run_id, ticket, context, caller, heartbeat }
     }
 
-    /// An instruction for one node.
+    /// Makes an instruction for one node.
     pub fn instruction(&self, node_id: u64, group_id: &str, model: &Model) -> Envelope {
         let task_id = match self.ticket {
             Ticket::Token(_) => None,
@@ -144,7 +144,7 @@ impl ServerApp {
         Envelope::instruction(self.run_id, task_id, node_id, group_id, model)
     }
 
-    /// Pushes one instruction per node, then the objects: the shared ones once.
+    /// Pushes one instruction per node, then the objects: shared objects once.
     pub async fn push(&self, envelopes: &[Envelope], model: &Model) -> Result<HashSet<String>, CallError> {
         let messages_list = envelopes.iter().map(|envelope| envelope.message.clone()).collect();
         let message_object_trees = envelopes.iter().map(|envelope| envelope.tree.clone()).collect();
@@ -152,28 +152,30 @@ impl ServerApp {
             Ticket::Token(_) => {
                 let (token, run_id) = (String::new(), self.run_id);
                 let push = PushAppMessagesRequest { token, messages_list, run_id, message_object_trees };
-                self.caller.insist(&server_app_io::PUSH_MESSAGES, &push).await?
+                self.caller.with_retries(&server_app_io::PUSH_MESSAGES, &push).await?
             }
             Ticket::Task(_) => {
                 let push = PushTaskMessagesRequest { messages_list, message_object_trees };
-                self.caller.insist(&runtime::PUSH_MESSAGES, &push).await?
+                self.caller.with_retries(&runtime::PUSH_MESSAGES, &push).await?
             }
         };
         let objects = model.objects.iter().chain(envelopes.iter().map(|envelope| &envelope.object));
-        push_wanted(self, self.run_id, &pushed.session_id, objects, &pushed.objects_to_push).await?;
+        push_requested(self, self.run_id, &pushed.session_id, objects, &pushed.objects_to_push).await?;
         Ok(pushed.message_ids.into_iter().filter(|id| !id.is_empty()).collect())
     }
 
-    /// Asks for replies to these messages; gets those that are there, or all of them from a server that waits.
+    /// Polls for replies to these messages. Returns those that are ready; a server that holds the call returns all.
     pub async fn pull(&self, message_ids: &HashSet<String>) -> Result<Vec<Reply>, CallError> {
         let message_ids = message_ids.iter().cloned().collect();
         let pulled = match self.ticket {
             Ticket::Token(_) => {
                 let pull = PullAppMessagesRequest { message_ids, run_id: self.run_id, ..Default::default() };
-                self.caller.insist(&server_app_io::PULL_MESSAGES, &pull).await?
+                self.caller.with_retries(&server_app_io::PULL_MESSAGES, &pull).await?
             }
             Ticket::Task(_) => {
-                self.caller.insist(&runtime::PULL_MESSAGES, &PullTaskMessagesRequest { message_ids, enough: 0 }).await?
+                self.caller
+                    .with_retries(&runtime::PULL_MESSAGES, &PullTaskMessagesRequest { message_ids, enough: 0 })
+                    .await?
             }
         };
         let pairs = pulled.messages_list.into_iter().zip(pulled.message_object_trees);
@@ -188,10 +190,10 @@ impl ServerApp {
             run_id: self.run_id,
             message_object_id: reply.tree.object_id.clone(),
         };
-        self.caller.insist(&app::CONFIRM_MESSAGE_RECEIVED, &confirm).await.map(|_| ())
+        self.caller.with_retries(&app::CONFIRM_MESSAGE_RECEIVED, &confirm).await.map(|_| ())
     }
 
-    /// Ends the run as a ServerApp does that came to its end.
+    /// Ends the run like a ServerApp that completed.
     pub async fn finish(mut self) -> Result<(), Failure> {
         let (run_id, context) = (self.run_id, self.context.take());
         match self.ticket.clone() {

@@ -1,7 +1,7 @@
-//! How large and how long, by default. The whole must be affordable, and the original is slow: over HTTP a round of
-//! 1,000 nodes takes it three minutes.
+//! Default sizes and durations. The total time must stay affordable, and the original is slow: over HTTP it needs three
+//! minutes for a round of 1,000 nodes.
 
-use crate::line::Transport;
+use crate::client::Transport;
 
 #[derive(Clone, Copy)]
 pub struct Sizes {
@@ -12,7 +12,7 @@ pub struct Sizes {
     pub round_nodes: &'static [usize],
     pub round_limit_s: u64,
     pub model_mb: usize,
-    /// More nodes than this are not asked of the original in memory.
+    /// Maximum number of nodes for the original in memory.
     pub memory_max_nodes: usize,
 }
 
@@ -27,7 +27,7 @@ const GRPC: Sizes = Sizes {
     memory_max_nodes: 10_000,
 };
 
-/// Idle fleets: longer than the 28 s after which every held poll was answered and asked again.
+/// Idle fleets: longer than 28 s, after which every held poll was answered and repeated.
 const HTTP: Sizes = Sizes {
     request_s: 10,
     idle_nodes: &[100, 10_000],

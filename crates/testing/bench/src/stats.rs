@@ -1,6 +1,6 @@
-//! Percentiles and medians over measured samples. Knows nothing of what was measured.
+//! Percentiles and medians of samples.
 
-/// Samples in no order; asking for a percentile sorts them once.
+/// Unordered samples; the first percentile sorts them.
 #[derive(Default, Clone)]
 pub struct Samples {
     values: Vec<f64>,
@@ -26,7 +26,7 @@ impl Samples {
         self.percentile(50.0)
     }
 
-    /// The smallest sample that at least `percent` of all samples do not exceed (nearest rank).
+    /// Returns the smallest sample that at least `percent` of all samples do not exceed (nearest rank).
     pub fn percentile(&mut self, percent: f64) -> Option<f64> {
         if !self.sorted {
             self.values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The servers under test: how each is started, where it listens, what it uses. Knows nothing of the measurements.
+//! The servers under test: how to start each, its addresses and its resource usage.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,30 +13,30 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use crate::Failure;
-use crate::line::Transport;
+use crate::client::Transport;
 use crate::process::{self, Memory};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const START_POLL: Duration = Duration::from_millis(50);
 const LOG_TAIL_BYTES: usize = 2000;
-/// Takes any free port: for what a server offers and nobody here asks.
-const ANYWHERE: &str = "127.0.0.1:0";
+/// Any free port, for APIs that the benchmark does not use.
+const ANY_PORT: &str = "127.0.0.1:0";
 
-/// A server to be measured.
+/// A server to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Contender {
     /// The original, state in memory.
     Memory,
     /// The original, state in a database file.
     Database,
-    /// Ours as it comes: a durable state directory.
+    /// Trellis with defaults: a durable state directory.
     Trellis,
 }
 
 impl Contender {
     pub const ALL: [Contender; 3] = [Contender::Memory, Contender::Database, Contender::Trellis];
 
-    /// Its name beside the others that are spoken to in the same way.
+    /// Returns its name among the servers of a transport.
     pub fn title(self, transport: Transport) -> String {
         let version = transport.official_version();
         match self {
@@ -47,14 +47,14 @@ impl Contender {
     }
 }
 
-/// Where the programs are.
+/// Paths of the programs.
 pub struct Programs {
-    /// The virtual environment with the original that speaks this transport, if it is to be measured.
+    /// The virtual environment with the original for this transport, if it is measured.
     pub official_venv: Option<PathBuf>,
     pub trellis: PathBuf,
 }
 
-/// The three services of a server, and how they are spoken to.
+/// The addresses of a server's three APIs, and the transport.
 #[derive(Clone)]
 pub struct Addresses {
     pub transport: Transport,
@@ -64,9 +64,9 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Ports that were free a moment ago: one for each service over gRPC, one for all over HTTP.
+    /// Picks free ports: one per API over gRPC, one for all over HTTP.
     fn free(transport: Transport) -> io::Result<Self> {
-        let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind(ANYWHERE)).collect::<io::Result<_>>()?;
+        let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind(ANY_PORT)).collect::<io::Result<_>>()?;
         let address = |index: usize| match transport {
             Transport::Grpc => listeners[index].local_addr(),
             Transport::Http => listeners[0].local_addr(),
@@ -78,7 +78,7 @@ impl Addresses {
         [self.control, self.fleet, self.server_app_io]
     }
 
-    /// The flags that make a server listen there. The original has the services of one transport only; ours has both.
+    /// Returns the flags for these addresses. The original serves one transport only; Trellis serves both.
     fn flags(&self, contender: Contender) -> Vec<String> {
         let grpc = |control: &str, fleet: &str, server_app_io: &str| {
             vec![
@@ -92,7 +92,7 @@ impl Addresses {
         let http_here = || http(self.control.port());
         match (contender, self.transport) {
             (Contender::Trellis, Transport::Grpc) => [grpc_here(), http(0)].concat(),
-            (Contender::Trellis, Transport::Http) => [grpc(ANYWHERE, ANYWHERE, ANYWHERE), http_here()].concat(),
+            (Contender::Trellis, Transport::Http) => [grpc(ANY_PORT, ANY_PORT, ANY_PORT), http_here()].concat(),
             (_, Transport::Grpc) => grpc_here(),
             (_, Transport::Http) => {
                 [http_here(), vec!["--disable-runtime-dependency-installation".to_owned()]].concat()
@@ -101,7 +101,7 @@ impl Addresses {
     }
 }
 
-/// A running server in its own directory and process group; killed when dropped.
+/// A running server with its own directory and process group; killed on drop.
 pub struct SuperLink {
     pub addresses: Addresses,
     child: Child,
@@ -145,7 +145,7 @@ impl SuperLink {
         self.pid
     }
 
-    /// The end of what the server wrote, for when something went wrong.
+    /// Returns the end of the server's log, for error messages.
     pub fn log_tail(&self) -> String {
         let log = fs::read(self.dir.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]).into_owned()
@@ -170,8 +170,8 @@ impl SuperLink {
 
 impl Drop for SuperLink {
     fn drop(&mut self) {
-        // Its state is thrown away with its directory, so there is nothing to end gracefully. An error means that
-        // it ended before.
+        // The state is removed with its directory, so a graceful stop is not needed. An error means that the server has
+        // already ended.
         if let Some(group) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_never_takes_a_fixed_port() {
+    fn trellis_never_uses_a_fixed_port() {
         let names = ["--control-api-address", "--fleet-api-address", "--serverappio-api-address", "--host", "--port"];
         for transport in Transport::ALL {
             let flags = Addresses::free(transport).unwrap().flags(Contender::Trellis);

@@ -1,21 +1,21 @@
-//! Rows, ratios, targets and the markdown table. Knows nothing of how a number was measured.
+//! Rows, ratios, targets and the Markdown table.
 
 use std::fmt::{self, Write as _};
 
-/// Which way a number is good.
+/// The direction in which a value is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     Lower,
     Higher,
-    /// A count that is only looked at; no ratio makes sense.
+    /// A count without a ratio.
     Neither,
 }
 
-/// What is promised of ours.
+/// The target for Trellis.
 #[derive(Clone, Copy)]
 pub enum Target {
     None,
-    /// Better than the original by these factors, where one is promised.
+    /// Better than the original by these factors.
     Factor {
         memory: Option<f64>,
         database: Option<f64>,
@@ -40,11 +40,11 @@ impl Metric {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Number(f64),
-    /// Measured with a blemish that does not flatter the server: still good for a ratio.
+    /// Measured with a flaw that does not flatter the server: still comparable.
     Remarked(f64, String),
-    /// More than this: nobody waited for the end.
+    /// A lower bound: the measurement was cut off.
     Above(f64),
-    /// Less than this.
+    /// An upper bound.
     Below(f64),
     /// Measured under conditions that make a ratio meaningless.
     Incomparable(f64, String),
@@ -87,7 +87,7 @@ impl From<f64> for Cell {
     }
 }
 
-/// One line of the table: the original in memory, the original with its database, ours.
+/// One row of the table: the original in memory, the original with its database, Trellis.
 pub struct Row {
     pub metric: Metric,
     pub memory: Cell,
@@ -95,10 +95,10 @@ pub struct Row {
     pub ours: Cell,
 }
 
-/// How much better ours is.
+/// The factor by which Trellis is better.
 struct Factor {
     value: f64,
-    /// The original was not measured to its end: it may be more.
+    /// The original was cut off, so the factor is a lower bound.
     or_more: bool,
 }
 
@@ -123,7 +123,7 @@ impl Row {
         value.is_finite().then_some(Factor { value, or_more })
     }
 
-    /// Whether the target is met; nothing where there is none, or no number to judge by.
+    /// Returns whether the target is met, or `None` without a target or a value.
     fn met(&self) -> Option<bool> {
         match self.metric.target {
             Target::None => None,
@@ -156,7 +156,7 @@ impl Row {
     }
 }
 
-/// The table as markdown; every section is a line of its own in bold. The names are those of the three servers.
+/// Renders the table as Markdown; the title of each section is a bold row. `names` are the three servers.
 pub fn markdown(names: [&str; 3], sections: &[(String, Vec<Row>)]) -> String {
     let [memory, database, ours] = names;
     let mut text = format!(
@@ -184,7 +184,7 @@ pub fn markdown(names: [&str; 3], sections: &[(String, Vec<Row>)]) -> String {
     text
 }
 
-/// Three digits that count; thousands apart.
+/// Formats a number with three significant digits and thousands separators.
 pub fn short(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_three_digits() {
+    fn numbers_have_three_significant_digits() {
         let cases = [
             (0.0, "0"),
             (0.01234, "0.0123"),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_point_the_right_way_and_targets_need_both() {
+    fn factors_have_the_right_direction_and_targets_need_both() {
         let target = Target::Factor { memory: Some(3.0), database: Some(10.0) };
         let lower = row(Better::Lower, target, [1.25.into(), 8.0.into(), 0.25.into()]);
         assert_eq!(lower.met(), Some(true));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_not_judged() {
+    fn incomparable_values_have_no_factor() {
         let target = Target::Factor { memory: Some(3.0), database: None };
         let overloaded = Cell::Incomparable(90.0, "overloaded".into());
         assert_eq!(row(Better::Lower, target, [overloaded, 8.0.into(), 1.0.into()]).met(), None);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_can_meet_a_target_but_not_miss_it() {
+    fn a_value_that_was_cut_off_can_meet_a_target_but_not_miss_it() {
         let target = Target::Factor { memory: Some(20.0), database: None };
         let missing = || Cell::Missing("not run".into());
         let wall = |ours: f64| row(Better::Lower, target, [Cell::Above(200.0), missing(), ours.into()]);
@@ -278,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn at_least_is_judged_by_ours_alone() {
+    fn at_least_uses_the_value_of_trellis_only() {
         let held = |ours: f64| row(Better::Neither, Target::AtLeast(10.0), [1.0.into(), 1.0.into(), ours.into()]);
         assert_eq!((held(10.0).met(), held(9.0).met()), (Some(true), Some(false)));
     }
 
     #[test]
-    fn the_table_reads_as_markdown() {
+    fn the_table_is_markdown() {
         let target = Target::Factor { memory: Some(3.0), database: Some(10.0) };
         let rows = vec![
             row(Better::Lower, target, [1.2.into(), Cell::Incomparable(8.0, "overloaded".into()), 0.3.into()]),

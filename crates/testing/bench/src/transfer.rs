@@ -1,4 +1,4 @@
-//! Moving the objects of a message, two at a time, as official components do. Knows not who moves them.
+//! Transfers the objects of a message, two at a time, as official components do.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -13,7 +13,7 @@ use crate::pacing::Backoff;
 use crate::payload::Object;
 use crate::rpc::Rpc;
 
-/// Somebody who moves objects: a node or a ServerApp.
+/// A participant that transfers objects: a node or a ServerApp.
 pub trait ObjectPort: Sync {
     const PULL: Rpc<PullObjectRequest, PullObjectResponse>;
     const PUSH: Rpc<PushObjectRequest, PushObjectResponse>;
@@ -21,7 +21,7 @@ pub trait ObjectPort: Sync {
     fn caller(&self) -> &Caller;
     fn node_id(&self) -> u64;
 
-    /// Asks for an object once.
+    /// Requests an object once.
     fn pull_object(
         &self,
         run_id: u64,
@@ -29,19 +29,19 @@ pub trait ObjectPort: Sync {
     ) -> impl Future<Output = Result<PullObjectResponse, CallError>> + Send {
         let node = Some(Node { node_id: self.node_id() });
         let request = PullObjectRequest { node, run_id, object_id: object_id.to_owned() };
-        async move { self.caller().insist(&Self::PULL, &request).await }
+        async move { self.caller().with_retries(&Self::PULL, &request).await }
     }
 }
 
-/// Pulls every object of the tree and drops it: checking contents is not what is measured.
+/// Pulls every object of the tree and drops it: verification is not measured.
 pub async fn pull_tree(port: &impl ObjectPort, run_id: u64, tree: &ObjectTree) -> Result<(), CallError> {
     let mut ids = Vec::new();
     collect_ids(tree, &mut HashSet::new(), &mut ids);
     two_at_a_time(&ids, |id| pull_when_available(port, run_id, id)).await
 }
 
-/// Pushes those of the objects that the server asked for, in the session it opened for them (1.25 knows none).
-pub async fn push_wanted<P: ObjectPort>(
+/// Pushes the objects that the server requested, in the session that it opened for them (not in 1.25).
+pub async fn push_requested<P: ObjectPort>(
     port: &P,
     run_id: u64,
     session_id: &str,
@@ -58,7 +58,7 @@ pub async fn push_wanted<P: ObjectPort>(
             object_content: object.bytes.clone(),
             session_id: session_id.to_owned(),
         };
-        let answer = port.caller().insist(&P::PUSH, &request).await?;
+        let answer = port.caller().with_retries(&P::PUSH, &request).await?;
         if answer.stored { Ok(()) } else { Err(refused(port, "the server did not store an object")) }
     })
     .await
@@ -79,7 +79,7 @@ async fn pull_when_available(port: &impl ObjectPort, run_id: u64, id: &str) -> R
 }
 
 fn refused(port: &impl ObjectPort, what: &str) -> CallError {
-    let error = CallError::end(what);
+    let error = CallError::fatal(what);
     port.caller().tally().fail(&error);
     error
 }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn never_more_than_two_in_flight_and_all_done() {
+    async fn at_most_two_are_in_flight_and_all_complete() {
         let (now, most, done) = (Cell::new(0), Cell::new(0), Cell::new(0));
         let items: Vec<u32> = (0..9).collect();
         let job = |_: &u32| async {
@@ -142,7 +142,7 @@ mod tests {
         let tried = Cell::new(0);
         let job = |_: &u32| {
             tried.set(tried.get() + 1);
-            std::future::ready(Err(CallError::end("shed")))
+            std::future::ready(Err(CallError::fatal("shed")))
         };
         two_at_a_time(&[1, 2, 3, 4], job).await.unwrap_err();
         assert_eq!(tried.get(), 1);

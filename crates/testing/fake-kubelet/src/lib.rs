@@ -1,9 +1,8 @@
-//! A kubelet for tests, for as many nodes as wanted: it registers them, keeps them alive and says of the pods placed there that
-//! they run, or runs them as processes. Where the pods should be (the scheduler) and which there are (the controllers) is not its
-//! business.
+//! A kubelet for tests, for any number of nodes: it registers nodes, renews their leases, and reports the pods on them
+//! as running, or runs them as processes. Scheduling and creating pods is left to the control plane.
 //!
-//! `pretend` decides what is said of a pod that nobody runs, by the `rules` of the test; `processes` runs them; `pods` says it to
-//! the API server; `node` is the nodes; `storage` makes volumes for claims.
+//! `pretend` computes the status of pods that are not run, by the `rules` of the test; `processes` runs pods; `pods`
+//! writes their status; `node` maintains nodes; `storage` provisions volumes.
 
 mod node;
 mod pods;
@@ -29,26 +28,26 @@ use processes::{Engine, Network, ProcessSettings};
 use rules::{Behaviour, Pods, Rules};
 use storage::Places;
 
-/// Requests at once. Tests make thousands of pods.
+/// Concurrent requests. Tests create thousands of pods.
 const POD_WORKERS: u16 = 32;
-/// Below the directory of processes: what is in volumes of claims, by the name of the volume.
+/// Subdirectory with the content of volumes, by name.
 const CLAIMS: &str = "claims";
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub nodes: Vec<NodeSettings>,
     pub storage: Storage,
-    /// Pods are processes; without it they only say that they run.
+    /// Runs pods as processes; `None`: only reports them as running.
     pub processes: Option<ProcessSettings>,
     /// For pods of a real kubelet on the same machine.
     pub service: Option<ServiceSettings>,
 }
 
-/// What kube-proxy, a name server and a provisioner of volumes would do.
+/// Replaces kube-proxy, a name server and a volume provisioner.
 #[derive(Debug, Clone)]
 pub struct ServiceSettings {
     pub name_server: SocketAddr,
-    /// Where what is in volumes of claims is.
+    /// Directory with the content of volumes.
     pub volumes: PathBuf,
 }
 
@@ -56,16 +55,16 @@ pub struct ServiceSettings {
 pub struct NodeSettings {
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    /// Beside processors, memory and pods: `nvidia.com/gpu`, `8`.
+    /// Further resources of a node: `nvidia.com/gpu`, `8`.
     pub resources: BTreeMap<String, String>,
 }
 
-/// Volumes for claims.
+/// Provisioning of volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
-    /// Claims stay as they are: a cluster without a storage class.
+    /// Claims stay pending: a cluster without a storage class.
     Nothing,
-    /// There is a storage class of this name, and claims of it get what they ask for.
+    /// A storage class with this name, whose claims get volumes.
     Class { name: String, is_default: bool },
 }
 
@@ -78,7 +77,7 @@ impl Settings {
     }
 }
 
-/// Works until this value ends, on a thread of its own: tests of any kind can share one.
+/// Runs until it is dropped, on a thread of its own, so that tests of any kind can share one.
 pub struct Kubelet {
     rules: Arc<Rules>,
     nodes: Arc<Nodes>,
@@ -87,7 +86,7 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// The nodes are registered when this returns.
+    /// Registers the nodes before it returns.
     ///
     /// # Panics
     /// If the API server cannot be called.
@@ -102,8 +101,8 @@ impl Kubelet {
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let work = Work::begin(&kubeconfig, settings, for_rules, for_nodes).await;
-                let told = work.as_ref().map(|_| ()).map_err(String::clone);
-                let _ = started.send(told);
+                let result = work.as_ref().map(|_| ()).map_err(String::clone);
+                let _ = started.send(result);
                 let Ok(work) = work else { return };
                 tokio::select! {
                     () = work.go_on() => {}
@@ -115,13 +114,12 @@ impl Kubelet {
         Kubelet { rules, nodes, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// From now on such pods behave so; also those that are there. Of several that fit a pod, the latest counts.
+    /// Sets the behaviour of pods, including existing ones. The last matching rule applies.
     pub fn let_pods(&self, pods: Pods, behaviour: Behaviour) {
         self.rules.add(pods, behaviour);
     }
 
-    /// As if somebody had cut its cable a while ago: the node and its pods are no longer ready, and pods that are to be deleted
-    /// stay.
+    /// Simulates a lost machine: the node and its pods are not ready, and pods that are deleted stay.
     pub fn lose_node(&self, name: &str) {
         self.nodes.set_lost(name, true);
     }
@@ -140,7 +138,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// All that a kubelet does.
+/// The tasks of the kubelet.
 struct Work {
     client: Client,
     nodes: Arc<Nodes>,
@@ -158,10 +156,10 @@ impl Work {
         rules: Arc<Rules>,
         nodes: Arc<Nodes>,
     ) -> Result<Work, String> {
-        let told = |why: kube::Error| why.to_string();
+        let failed = |why: kube::Error| why.to_string();
         let config = config(kubeconfig).await?;
         let api_server = address_of(&config.cluster_url)?;
-        let client = Client::try_from(config).map_err(told)?;
+        let client = Client::try_from(config).map_err(failed)?;
         let own =
             settings.processes.as_ref().map(|own| Places { directory: own.directory.join(CLAIMS), are_made: false });
         let beside =
@@ -178,12 +176,12 @@ impl Work {
                 (Some(Arc::clone(&engine)), Says::Engine(engine))
             }
         };
-        nodes.register(&client).await.map_err(told)?;
-        storage::register(&client, &settings.storage).await.map_err(told)?;
+        nodes.register(&client).await.map_err(failed)?;
+        storage::register(&client, &settings.storage).await.map_err(failed)?;
         Ok(Work { client, nodes, says, engine, network, storage: settings.storage, places })
     }
 
-    /// Ends never.
+    /// Never returns.
     async fn go_on(self) {
         let Work { client, nodes, says, engine, network, storage, places } = self;
         let network = async {
@@ -208,7 +206,7 @@ fn changes_of(receiver: watch::Receiver<()>) -> impl Stream<Item = ()> + Send + 
 }
 
 async fn config(kubeconfig: &Path) -> Result<Config, String> {
-    // Another library of the same process may have chosen already.
+    // Another library of this process may have installed a provider.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let read = Kubeconfig::read_from(kubeconfig).map_err(|why| why.to_string())?;
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(|why| why.to_string())

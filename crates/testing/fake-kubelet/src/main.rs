@@ -1,4 +1,4 @@
-//! The kubelet for tests as a program, for suites that are not written in Rust.
+//! The kubelet for tests as a program, for test suites in other languages.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,27 +9,27 @@ use trellis_fake_kubelet::processes::ProcessSettings;
 use trellis_fake_kubelet::processes::images::Images;
 use trellis_fake_kubelet::{Kubelet, ServiceSettings, Settings, Storage};
 
-/// Registers nodes with an API server and runs the pods that are placed there, or says that they run.
+/// Registers nodes with an API server, and runs the pods on them or reports them as running.
 #[derive(Parser)]
 struct Arguments {
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// How many nodes; they are `node-0`, `node-1` and so on.
+    /// Number of nodes: `node-0`, `node-1` and so on.
     #[arg(long, default_value_t = 2)]
     nodes: usize,
     /// No storage class: claims stay without volumes.
     #[arg(long)]
     no_storage: bool,
-    /// Pods are processes, which keep their files here. Needs root and a network namespace of its own.
+    /// Run pods as processes with files in this directory. Needs root and a network namespace of its own.
     #[arg(long, value_name = "DIRECTORY", requires = "images")]
     processes: Option<PathBuf>,
-    /// JSON: which programs of this machine are in which image.
+    /// JSON: programs of this machine by image.
     #[arg(long, value_name = "FILE")]
     images: Option<PathBuf>,
     /// Serve services, names (here) and volumes for pods of a real kubelet; usually with --nodes 0.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "volumes")]
     name_server: Option<SocketAddr>,
-    /// Where what is in those volumes is.
+    /// Directory with the content of those volumes.
     #[arg(long, value_name = "DIRECTORY")]
     volumes: Option<PathBuf>,
 }
@@ -52,10 +52,10 @@ fn settings(arguments: Arguments) -> Result<(PathBuf, Settings), String> {
         settings.storage = Storage::Nothing;
     }
     if let (Some(directory), Some(file)) = (arguments.processes, arguments.images) {
-        let told = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let content = std::fs::read(&file).map_err(|why| told(&why))?;
-        let images: Images = serde_json::from_slice(&content).map_err(|why| told(&why))?;
-        let directory = std::path::absolute(directory).map_err(|why| told(&why))?;
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+        let content = std::fs::read(&file).map_err(|why| failed(&why))?;
+        let images: Images = serde_json::from_slice(&content).map_err(|why| failed(&why))?;
+        let directory = std::path::absolute(directory).map_err(|why| failed(&why))?;
         settings.processes = Some(ProcessSettings { directory, images });
     }
     if let (Some(name_server), Some(volumes)) = (arguments.name_server, arguments.volumes) {
@@ -64,7 +64,7 @@ fn settings(arguments: Arguments) -> Result<(PathBuf, Settings), String> {
     Ok((arguments.kubeconfig, settings))
 }
 
-/// Until a signal ends the process, and with it all pods.
+/// Runs until a signal ends the process with all pods.
 fn serve(kubeconfig: &std::path::Path, settings: Settings) -> ExitCode {
     let _kubelet = Kubelet::start(kubeconfig, settings);
     println!("ready");

@@ -1,4 +1,4 @@
-//! The nodes: registered, kept alive by their leases, and lost where a test wants that.
+//! Registers nodes, renews their leases, and simulates their loss.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::NodeSettings;
 
 const FIELD_MANAGER: &str = "fake-kubelet";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// The controllers give a node up after 40 s.
+/// The controllers consider a node lost after 40 s.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 const LEASE_DURATION_S: u32 = 40;
 
@@ -36,7 +36,7 @@ impl Nodes {
         Nodes { settings, lost: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
-    /// Of one of ours.
+    /// Name of one of our nodes.
     pub fn state_of(&self, name: &str) -> Option<State> {
         let is_ours = self.settings.iter().any(|node| node.name == name);
         is_ours.then(|| if self.is_lost(name) { State::Lost } else { State::Alive })
@@ -66,26 +66,26 @@ impl Nodes {
         for settings in &self.settings {
             let apply = PatchParams::apply(FIELD_MANAGER).force();
             nodes.patch(&settings.name, &apply, &Patch::Apply(object(settings))).await?;
-            self.tell(client, settings).await?;
+            self.write_status(client, settings).await?;
         }
         Ok(())
     }
 
-    /// Ends never. A renewal that fails is tried again with the next one.
+    /// Never returns. A failed renewal is retried with the next one.
     pub async fn keep_alive(&self, client: &Client) {
         let mut changed = self.changed.subscribe();
         loop {
             for settings in &self.settings {
-                if let Err(error) = self.tell(client, settings).await {
+                if let Err(error) = self.write_status(client, settings).await {
                     tracing::debug!(node = settings.name, %error, "a node was not kept alive");
                 }
             }
-            // A change is told at once.
+            // Changes are written at once.
             let _ = tokio::time::timeout(RENEW_INTERVAL, changed.changed()).await;
         }
     }
 
-    async fn tell(&self, client: &Client, settings: &NodeSettings) -> kube::Result<()> {
+    async fn write_status(&self, client: &Client, settings: &NodeSettings) -> kube::Result<()> {
         let is_lost = self.is_lost(&settings.name);
         let nodes: Api<Node> = Api::all(client.clone());
         let status = Patch::Strategic(json!({"status": status(settings, is_lost)}));
@@ -106,7 +106,7 @@ fn object(settings: &NodeSettings) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": settings.name, "labels": labels}})
 }
 
-/// A lost node is what the controllers make of one that they have not heard of for long.
+/// Writes the state in which the controllers see a lost node.
 fn status(settings: &NodeSettings, is_lost: bool) -> Value {
     let mut resources = settings.resources.clone();
     for (name, amount) in [("cpu", "64"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "1000")] {

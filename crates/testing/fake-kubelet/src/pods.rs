@@ -1,4 +1,4 @@
-//! Says of each pod on our nodes what is to be said, and lets go of those that are to be deleted.
+//! Writes the status of each pod on our nodes, and removes deleted pods.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,9 +20,9 @@ use crate::rules::Rules;
 use crate::{POD_WORKERS, changes_of};
 
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// The first address of pods; each gets the next one.
+/// The first pod address; each pod gets the next one.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([10, 244, 0, 1]);
-/// In place of a time, where statuses are compared.
+/// Replaces times when statuses are compared.
 const NO_TIME: &str = "";
 
 struct Serving {
@@ -33,25 +33,25 @@ struct Serving {
     next_address: AtomicU32,
 }
 
-/// Who knows how pods are: the test, or their processes.
+/// Source of statuses: the rules of the test, or the processes.
 pub(crate) enum Says {
     Test(Arc<Rules>),
     Engine(Arc<Engine>),
 }
 
-/// A pod, by its uid.
+/// A pod by its UID.
 struct Known {
     since: Instant,
     address: String,
     said: Value,
 }
 
-/// Ends never.
+/// Never returns.
 pub(crate) async fn serve(client: Client, says: Says, nodes: Arc<Nodes>) {
     let pods = Controller::new(Api::<Pod>::all(client.clone()), watcher::Config::default())
         .with_config(Config::default().concurrency(POD_WORKERS))
         .reconcile_all_on(changes_of(nodes.changes()));
-    // Each change of one is a look at all: processes are few, and tests change their minds rarely.
+    // Each change triggers a check of all pods: processes are few, and rules change rarely.
     let pods = match &says {
         Says::Test(rules) => pods.reconcile_all_on(changes_of(rules.changes())),
         Says::Engine(engine) => pods.reconcile_all_on(changes_of(engine.changes())),
@@ -112,7 +112,7 @@ impl Serving {
         Ok(())
     }
 
-    /// What the controllers do with pods of a node that they have not heard of for long. Nobody is there to end them.
+    /// Marks pods of a lost node as the controllers do. Nothing terminates them.
     async fn give_up(&self, pod: &Pod) -> kube::Result<Action> {
         let uid = pod.uid().unwrap_or_default();
         let not_ready = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "NodeLost"}]});
@@ -138,7 +138,7 @@ impl Serving {
         Ok(said.again.map_or_else(Action::await_change, Action::requeue))
     }
 
-    /// Of this pod, not of a later one of the same name.
+    /// With the UID, so that a later pod of the same name is not affected.
     async fn write(&self, pod: &Pod, status: &Value) -> kube::Result<()> {
         let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": status}));
         self.pods(pod).patch_status(&pod.name_any(), &PatchParams::default(), &patch).await.map(drop)
@@ -162,7 +162,7 @@ impl Serving {
         let this_one = Preconditions { uid: pod.uid(), resource_version: None };
         let at_once = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default().grace_period(0) };
         match self.pods(pod).delete(&pod.name_any(), &at_once).await {
-            // Somebody else was faster.
+            // Another client was faster.
             Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}
             other => drop(other?),
         }

@@ -1,4 +1,4 @@
-//! What is said of a pod that nobody runs. Pure: no client, no clock.
+//! Computes the status of a pod that is not run. Pure: no client, no clock.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::rules::Behaviour;
 
-/// What there is to say, and after how long there may be something else to say.
+/// The status, and the delay until it may change.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Said {
     pub status: Value,
     pub again: Option<Duration>,
 }
 
-/// A status in which `now` (as Kubernetes writes it) is the only thing that depends on when it is said.
+/// A status that depends on the time only through `now` (in the format of Kubernetes).
 pub(crate) fn say(pod: &Pod, behaviour: &Behaviour, seen_for: Duration, address: &str, now: &str) -> Said {
     let again = match behaviour {
         Behaviour::ReadyAfter(delay) => delay.checked_sub(seen_for).filter(|left| !left.is_zero()),

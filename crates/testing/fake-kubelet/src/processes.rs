@@ -1,9 +1,9 @@
-//! Pods whose containers are processes of this machine, each pod in a network of its own, each container with its own view of
-//! the file system. Images are directories with programs (`images`); services are addresses that a proxy serves.
+//! Runs pods as processes of this machine, each pod in a network namespace of its own, each container with its own view
+//! of the file system. Images are directories with programs (`images`); a proxy serves service addresses.
 //!
-//! `expand`, `plan`, `names`, `dns` and `told` decide; `sandbox`, `container`, `volumes`, `probe` and `proxy` do; `life` is one
-//! pod; `network` is services and names alone, for pods of a real kubelet.
-//! Needs root and a network namespace that is nobody else's. There are no cgroups: limits are not enforced.
+//! `expand`, `plan`, `names`, `dns` and `status` are pure; `sandbox`, `container`, `volumes`, `probe` and `proxy` act;
+//! `life` runs one pod; `network` has services and names for pods of a real kubelet. Needs root and a private network
+//! namespace. There are no cgroups: limits are not enforced.
 
 mod command;
 mod container;
@@ -17,7 +17,7 @@ mod plan;
 mod probe;
 mod proxy;
 mod sandbox;
-mod told;
+mod status;
 mod volumes;
 mod world;
 
@@ -42,19 +42,19 @@ pub(crate) use network::Network;
 use images::Images;
 use life::Life;
 use proxy::Proxy;
-use told::Told;
+use status::SharedReport;
 use world::World;
 
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([10, 244, 0, 1]);
-/// Changes that come together are followed together.
+/// Changes within this time are handled together.
 const SETTLE: Duration = Duration::from_millis(30);
-/// As programs of the kubelet's own network see names; beside the pods' own files.
+/// Hosts file of the network of the kubelet; pods have their own.
 const HOSTS: &str = "hosts";
 
-/// Where pods live, and what their images hold.
+/// Directory of the pods, and content of their images.
 #[derive(Debug, Clone)]
 pub struct ProcessSettings {
-    /// `hosts` is for programs outside pods, `logs/<namespace>_<pod>/<container>.log` what containers write.
+    /// `hosts` is for programs outside of pods; `logs/<namespace>_<pod>/<container>.log` has the output of containers.
     pub directory: PathBuf,
     pub images: Images,
 }
@@ -67,18 +67,18 @@ pub(crate) struct Engine {
 }
 
 struct Entry {
-    told: Arc<Told>,
+    report: Arc<SharedReport>,
     stop: watch::Sender<Option<Duration>>,
 }
 
-/// What all pods have in common.
+/// State that all pods share.
 struct Shared {
     client: Client,
     world: Arc<World>,
     images: Images,
     directory: PathBuf,
     next_address: AtomicU32,
-    /// By the pod's directory: its namespace, and what its file of names ends with.
+    /// Namespace and suffix of the hosts file, by the directory of the pod.
     named: Mutex<BTreeMap<PathBuf, (String, String)>>,
 }
 
@@ -103,48 +103,50 @@ impl Engine {
         })
     }
 
-    /// Some pod may have something new to say.
+    /// The status of a pod may have changed.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// What there is to say of a pod. One that was not known starts.
+    /// The status of a pod. Starts unknown pods.
     pub fn status_of(&self, pod: &Pod) -> Value {
         let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = pods.entry(pod.uid().unwrap_or_default()).or_insert_with(|| self.begin(pod));
-        entry.told.read(told::PodTold::status)
+        entry.report.read(status::PodReport::status)
     }
 
     fn begin(&self, pod: &Pod) -> Entry {
         let changed = Arc::clone(&self.changed);
-        let told = Told::new(Life::first_told(pod), move || changed.send_replace(()));
-        let (told, (stop, stopped)) = (Arc::new(told), watch::channel(None));
-        let life = Life { shared: Arc::clone(&self.shared), pod: pod.clone(), told: Arc::clone(&told), stop: stopped };
+        let report = SharedReport::new(Life::first_report(pod), move || changed.send_replace(()));
+        let (report, (stop, stopped)) = (Arc::new(report), watch::channel(None));
+        let life =
+            Life { shared: Arc::clone(&self.shared), pod: pod.clone(), report: Arc::clone(&report), stop: stopped };
         tokio::spawn(life.live());
-        Entry { told, stop }
+        Entry { report, stop }
     }
 
-    /// Ends it; true when nothing of it is left, which a later call tells if this one does not.
+    /// Terminates a pod; true when it has ended, else a later call returns it.
     pub fn end(&self, pod: &Pod) -> bool {
         let uid = pod.uid().unwrap_or_default();
         let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = pods.get(&uid) else { return true };
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default().max(1).unsigned_abs();
         entry.stop.send_if_modified(|stop| stop.is_none() && stop.replace(Duration::from_secs(grace)).is_none());
-        let is_gone = entry.told.read(|told| told.is_gone);
+        let is_gone = entry.report.read(|report| report.is_gone);
         if is_gone {
             pods.remove(&uid);
         }
         is_gone
     }
 
-    /// What is there of an ending pod.
+    /// The status of a terminating pod.
     pub fn last_status_of(&self, pod: &Pod) -> Option<Value> {
         let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
-        pods.get(&pod.uid()?).map(|entry| entry.told.read(told::PodTold::status))
+        pods.get(&pod.uid()?).map(|entry| entry.report.read(status::PodReport::status))
     }
 
-    /// Names and addresses of services follow the cluster, and pods that somebody removed without asking end. Ends never.
+    /// Updates names and addresses of services, and terminates pods that were removed from the API server. Never
+    /// returns.
     pub async fn serve(&self) {
         let mut proxy = Proxy::default();
         let mut changed = self.shared.world.changes();
@@ -170,13 +172,13 @@ impl Engine {
             if !there.contains(uid) {
                 entry.stop.send_if_modified(|stop| stop.is_none() && stop.replace(Duration::from_secs(1)).is_none());
             }
-            there.contains(uid) || !entry.told.read(|told| told.is_gone)
+            there.contains(uid) || !entry.report.read(|report| report.is_gone)
         });
     }
 }
 
 impl Shared {
-    /// And a name for the pod's interface.
+    /// Also returns a name for the interface of the pod.
     fn next_address(&self) -> (Ipv4Addr, String) {
         let number = self.next_address.fetch_add(1, Ordering::Relaxed);
         (Ipv4Addr::from(number), format!("pod{}", number - FIRST_ADDRESS))
@@ -201,7 +203,7 @@ impl Shared {
         Ok(directory.join(format!("{container}.log")))
     }
 
-    /// What clients of the API server look for.
+    /// Files that clients of the API server look for.
     fn service_variables(&self) -> [(String, String); 2] {
         let kubernetes = self.world.services.get(&ObjectRef::new("kubernetes").within("default"));
         let address = kubernetes.and_then(|service| service.spec.clone()?.cluster_ip).unwrap_or_default();
@@ -216,7 +218,7 @@ impl Shared {
             own +=
                 &format!("{} {}\n", alias.ip, alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
         }
-        // Nobody to ask but the file of names.
+        // No name server: names are in the hosts file only.
         File::create(directory.join("resolv.conf"))?.write_all(b"")?;
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         named.insert(directory.to_owned(), (pod.namespace().unwrap_or_default(), own));
@@ -242,7 +244,7 @@ impl Shared {
     }
 }
 
-/// In place, since the file itself is what containers have mounted; what is there is whole at any moment but for its tail.
+/// Writes in place, because containers have mounted the file itself. Only its end is incomplete during the write.
 fn overwrite(path: &Path, content: &str) -> std::io::Result<()> {
     let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
     file.write_all_at(content.as_bytes(), 0)?;

@@ -1,4 +1,4 @@
-//! How pods that nobody runs shall behave, as a test wants it.
+//! Behaviour of pods that are not run.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,19 +9,19 @@ use tokio::sync::watch;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Running and ready at once. What pods do that no rule is about.
+    /// Running and ready at once. The default.
     Ready,
-    /// Running, and ready this long after it was first seen.
+    /// Running, and ready after this time.
     ReadyAfter(Duration),
     /// Running, never ready.
     NeverReady,
-    /// Not even started, for this reason: `ImagePullBackOff`.
+    /// Not started, for this reason: `ImagePullBackOff`.
     Waits(String),
     /// Ends at once.
     Ends { exit_code: i32 },
 }
 
-/// Which pods. What is not said does not matter.
+/// Selects pods. Empty fields match all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pods {
     namespace: Option<String>,
@@ -72,7 +72,7 @@ impl Pods {
     }
 }
 
-/// Those of a test, and a signal that they changed.
+/// Rules of a test, and a signal that they changed.
 pub(crate) struct Rules {
     rules: Mutex<Vec<(Pods, Behaviour)>>,
     changed: watch::Sender<()>,

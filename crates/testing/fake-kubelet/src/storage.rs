@@ -1,4 +1,5 @@
-//! Volumes for claims of our storage class: each gets one of the size that it asks for, and when it is gone, so is the volume.
+//! Provisions volumes for claims of our storage class: each gets a volume of the requested size, which is deleted with
+//! the claim.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -41,15 +42,15 @@ struct Context {
     places: Option<Places>,
 }
 
-/// Where what is in the volumes is, by their names.
+/// Directories of volumes by name.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     pub directory: PathBuf,
-    /// Nobody else will.
+    /// The volume is deleted with its claim.
     pub are_made: bool,
 }
 
-/// Ends never.
+/// Never returns.
 pub(crate) async fn serve(client: Client, storage: Storage, places: Option<Places>) {
     let Storage::Class { name, .. } = storage else { return std::future::pending().await };
     let claims = Controller::new(Api::<PersistentVolumeClaim>::all(client.clone()), watcher::Config::default());
@@ -76,7 +77,7 @@ async fn provide(context: &Context, claim: &PersistentVolumeClaim) -> kube::Resu
     Ok(Action::await_change())
 }
 
-/// For everybody: a kubelet leaves directories of the machine to whom they belong.
+/// Writable for all users: a kubelet does not change the owner of directories of the machine.
 fn make_place(context: &Context, path: &Value) {
     let Some(path) = path.as_str().filter(|_| context.places.as_ref().is_some_and(|places| places.are_made)) else {
         return;
@@ -87,7 +88,7 @@ fn make_place(context: &Context, path: &Value) {
     }
 }
 
-/// Named after the claim, so that the same claim never gets two.
+/// The name depends on the claim, so that a claim never gets two volumes.
 fn volume_for(context: &Context, claim: &PersistentVolumeClaim) -> Value {
     let spec = claim.spec.clone().unwrap_or_default();
     let uid = claim.uid().unwrap_or_default();
@@ -126,7 +127,7 @@ async fn remove(context: &Context, volume: &PersistentVolume) -> kube::Result<Ac
             other => drop(other?),
         }
         if let Some(places) = &context.places {
-            // Nothing was ever in it, if it is not there.
+            // A missing directory was never used.
             let _ = tokio::fs::remove_dir_all(places.directory.join(volume.name_any())).await;
         }
     }

@@ -1,4 +1,4 @@
-//! The control port: what a [`Handle`] can do, over HTTP and in JSON, for tests that are not written in Rust.
+//! Control port: the functions of a [`Handle`] over HTTP in JSON, for tests in other languages.
 
 use hyper::Method;
 use serde::Deserialize;
@@ -58,7 +58,7 @@ fn set_faults(handle: &Handle, body: Value) -> Result<Value, String> {
     Ok(json!({}))
 }
 
-/// `context` and `attributes`: pairs of name and value.
+/// `context` and `attributes` are pairs of name and value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewVm {

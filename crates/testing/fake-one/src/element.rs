@@ -1,4 +1,4 @@
-//! XML as oned writes it: elements and text, no attributes. Knows nothing of what the elements mean.
+//! XML of oned: elements and text, without attributes. Independent of the elements' meaning.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -12,7 +12,7 @@ pub struct Element {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Written as it is: numbers and names.
+    /// Numbers and names, written without escapes.
     Plain(String),
     /// Free text, written as CDATA.
     Free(String),
@@ -56,7 +56,7 @@ impl Element {
         out.push('>');
     }
 
-    /// As OneGate and OneFlow show it: an element that is repeated becomes an array, any other an object or a text.
+    /// JSON form of OneGate and OneFlow: a repeated element becomes an array, any other an object or a text.
     pub fn to_json(&self) -> Value {
         match &self.content {
             Content::Plain(text) | Content::Free(text) => Value::String(text.clone()),
@@ -95,7 +95,7 @@ impl Element {
         }
     }
 
-    /// An element with text and elements mixed keeps the elements only.
+    /// Of mixed contents, only the elements are kept.
     pub fn parse(text: &str) -> Result<Element, String> {
         let mut reader = Reader::from_str(text);
         let mut open: Vec<(String, Vec<Element>, String)> = Vec::new();
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read_again() {
+    fn written_values_can_be_parsed() {
         let element = Element::of(
             "VM",
             vec![Element::plain("NAME", "a<b>&\"c\""), Element::free("T", "x]]>y\n$(z)"), Element::plain("E", "")],

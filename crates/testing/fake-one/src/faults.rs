@@ -1,4 +1,4 @@
-//! What shall go wrong. Kept beside the cloud, asked by the servers, set by tests.
+//! Faults that tests inject. The servers check them.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
     pub gate: GateFaults,
-    /// oned refuses calls.
+    /// oned rejects calls.
     pub refusals: Vec<Refusal>,
-    /// The call is carried out, and the connection is cut before the answer.
+    /// The call is executed, but the connection is closed before the response.
     pub lost_answers: Vec<LostAnswer>,
     pub boot_failures: Vec<BootFailure>,
     /// Images whose names contain one of these end in ERROR.
     pub images_in_error: Vec<String>,
     /// VMs that the scheduler cannot place.
     pub unplaced: Vec<Unplaced>,
-    /// Delayed answers.
+    /// Delayed responses.
     pub slow: Vec<SlowAnswer>,
-    /// What pretended agents do wrong.
+    /// Faults of simulated agents.
     pub agents: Vec<AgentFault>,
-    /// Time passes, and nothing happens.
+    /// Time does not advance the state.
     pub frozen: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GateFaults {
-    /// Every request is answered with this status: 401 or 500.
+    /// Status of every response: 401 or 500.
     pub status: Option<u16>,
-    /// Every answer waits so long.
+    /// Delay of every response.
     pub slow_ms: u64,
-    /// `/service` shows VMs and states as they were when this was set.
+    /// `/service` returns VMs and states of the time when this was set.
     pub stale: bool,
-    /// Connections are cut as soon as they are made.
+    /// Connections are closed at once.
     pub refuse: bool,
-    /// No other VM is one of the same service.
+    /// No other VM belongs to the same service.
     pub foreign: bool,
-    /// OneGate's clock is ahead by so many seconds, or behind.
+    /// Offset of OneGate's clock in seconds.
     pub date_offset_s: i64,
 }
 
@@ -48,9 +48,9 @@ pub struct Refusal {
     /// `one.vm.update`, or `*`.
     pub method: String,
     pub code: i32,
-    /// Behind `[method] `.
+    /// Message after `[method] `.
     pub message: String,
-    /// So many times; for ever if it is left out.
+    /// Number of times; unlimited if absent.
     #[serde(default)]
     pub times: Option<u32>,
 }
@@ -59,7 +59,7 @@ pub struct Refusal {
 #[serde(deny_unknown_fields)]
 pub struct LostAnswer {
     pub server: Server,
-    /// A part of the method's name, or of `POST /service/7/scale`.
+    /// Substring of the method's name, or of `POST /service/7/scale`.
     pub matching: String,
     #[serde(default)]
     pub times: Option<u32>,
@@ -76,7 +76,7 @@ pub enum Server {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootFailure {
-    /// A part of the VM's name; empty: any.
+    /// Substring of the VM's name; empty: any.
     pub matching: String,
     #[serde(default)]
     pub times: Option<u32>,
@@ -103,7 +103,7 @@ pub struct SlowAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentFault {
-    /// A part of the VM's name; empty: any.
+    /// Substring of the VM's name; empty: any.
     pub matching: String,
     pub kind: AgentFaultKind,
 }
@@ -111,19 +111,19 @@ pub struct AgentFault {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentFaultKind {
-    /// Says nothing at all any more.
+    /// Stops all updates.
     Silent,
-    /// READY stays or becomes NO, with this as FL_ERROR.
+    /// READY stays or becomes NO, with this FL_ERROR.
     Failed(String),
-    /// An instruction is at work.
+    /// An instruction is running.
     Busy,
-    /// The assignment is never taken.
+    /// The agent ignores the assignment.
     Deaf,
-    /// Of the SuperLink: so many runs are at work.
+    /// SuperLink: number of active runs.
     Runs(u32),
 }
 
-/// Takes one of so many times; `None` never runs out.
+/// Consumes one of the remaining times; `None` is unlimited.
 fn spend(times: &mut Option<u32>) -> bool {
     match times {
         None => true,

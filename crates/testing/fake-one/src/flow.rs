@@ -1,4 +1,4 @@
-//! OneFlow: services and their templates, over REST. Its errors are bare text that calls itself HTML, as the real ones.
+//! OneFlow's REST API: services and templates. Errors are plain text with the content type HTML, as in OneFlow.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::template::text_of;
 
 const KIND: &str = "text/html;charset=utf-8";
-/// Those that a whole role, or a whole service, can be told.
+/// Actions on a role or on a service.
 const VM_ACTIONS: [&str; 13] = [
     "terminate",
     "terminate-hard",
@@ -102,7 +102,7 @@ fn authenticated(cloud: &Cloud, asked: &Asked) -> Result<Id, FlowError> {
     known.ok_or_else(|| FlowError::new(401, "Invalid credentials"))
 }
 
-/// As Ruby reads it: what is no number is 0.
+/// Ruby's conversion: text that is not a number is 0.
 fn number(text: &str) -> Id {
     text.parse().unwrap_or(0)
 }
@@ -115,7 +115,7 @@ fn shown(status: u16, value: &Value) -> Answer {
     Answer::new(status, KIND, format!("{value:#}"))
 }
 
-/// What to perform, and with what.
+/// Name and parameters of an action.
 fn action(body: &str) -> Result<(String, Value), FlowError> {
     let body = parsed(body).map_err(|reason| FlowError::stumbled(&reason))?;
     match &body["action"]["perform"] {
@@ -160,7 +160,7 @@ fn scale(cloud: &mut Cloud, uid: Id, id: Id, body: &str) -> Done {
         return Err(FlowError::new(500, format!("Role {role} not found")));
     }
     let Some(force) = body["force"].as_bool() else {
-        // OneFlow writes JSON by hand here, and cannot read it again.
+        // OneFlow writes this JSON by hand, and cannot parse it again.
         let reason = format!("unexpected token at '{{ \"cardinality\" : {cardinality},\n  \"force\" :  }}'");
         return Err(FlowError::stumbled(&reason));
     };
@@ -250,7 +250,7 @@ fn template_action(cloud: &mut Cloud, uid: Id, id: Id, body: &str) -> Done {
         }
         _ => {
             cloud.service_template(uid, id, Right::Use)?;
-            // OneFlow swallows its own error.
+            // OneFlow ignores this error.
             return Ok(Answer::new(200, KIND, ""));
         }
     }

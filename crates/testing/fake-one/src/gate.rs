@@ -1,4 +1,4 @@
-//! OneGate: what a VM may see and say of itself and of its service.
+//! OneGate: access of a VM to itself and its service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub async fn handle(shared: Arc<Shared>, asked: Asked) -> Option<Answer> {
     (!lost).then_some(answer)
 }
 
-/// As a clock shows it that is wrong by so much.
+/// Date of a clock with this offset.
 fn date(offset_s: i64) -> String {
     let shown = jiff::Timestamp::now().saturating_add(jiff::SignedDuration::from_secs(offset_s));
     shown.map(|at| at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap_or_default()
@@ -94,7 +94,7 @@ fn answer(shared: &Shared, asked: &Asked) -> Answer {
     done.unwrap_or_else(|refused| refused)
 }
 
-/// The VM whose token came with the request.
+/// The VM of the token in the request.
 fn caller(cloud: &Cloud, asked: &Asked) -> Option<Id> {
     let id: Id = asked.header("x-onegate-vmid")?.parse().ok()?;
     let said = asked.header("x-onegate-token")?;
@@ -165,7 +165,7 @@ fn update(cloud: &mut Cloud, id: Id, asked: &Asked) -> Result<Answer, Answer> {
         }
         let mut left = known(cloud, id)?.user_template.clone();
         if left.erase(name).is_none() {
-            // The real message is lost in OneGate.
+            // OneGate loses the original message.
             return Err(text(500, "Internal server error"));
         }
         cloud.update_user_template(id, left, true, "onegate").map_err(|_| text(500, "Internal server error"))?;
@@ -179,7 +179,8 @@ fn update(cloud: &mut Cloud, id: Id, asked: &Asked) -> Result<Answer, Answer> {
     Ok(text(200, ""))
 }
 
-/// OneGate puts quotes around what follows an equals sign, and closes them at every comma, line break, backslash and bracket:
+/// OneGate puts quotes around the text after an equals sign, and closes them at every comma, line break, backslash and
+/// bracket: values with one of these, or with an equals sign after a quote, are damaged unless the client avoids it.
 /// values that hold one of these, or an equals sign after a quote, arrive crippled unless their sender took care.
 fn rewritten(data: &str) -> String {
     let mut out = String::new();
@@ -244,7 +245,7 @@ fn service(shared: &Shared, caller: Id, asked: &Asked) -> Result<Answer, Answer>
     Ok(text(200, &kept.unwrap_or(live).to_string()))
 }
 
-/// What OneFlow remembers of the VMs, or all that oned knows of them.
+/// The VMs as OneFlow stores them, or with all information of oned.
 pub fn service_json(cloud: &Cloud, service: &Service, extended: bool) -> Value {
     let roles: Vec<Value> = service
         .roles

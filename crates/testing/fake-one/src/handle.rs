@@ -1,4 +1,4 @@
-//! What a test may do behind the backs of all callers.
+//! Direct access of tests to the cloud.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
-/// A role for tests that need a service and have no OneFlow client.
+/// A role for tests without an OneFlow client.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainRole {
@@ -27,7 +27,7 @@ pub struct PlainRole {
     pub cardinality: i64,
     #[serde(default)]
     pub parents: Vec<String>,
-    /// Beside TOKEN, NETWORK and REPORT_READY, which are YES.
+    /// In addition to TOKEN, NETWORK and REPORT_READY, which are YES.
     #[serde(default)]
     pub context: Vec<(String, String)>,
 }
@@ -37,7 +37,7 @@ impl Handle {
         Handle { shared }
     }
 
-    /// Looks at the cloud, or changes it.
+    /// Reads or changes the cloud.
     pub fn with<R>(&self, act: impl FnOnce(&mut Cloud) -> R) -> R {
         self.shared.with(act)
     }
@@ -46,12 +46,12 @@ impl Handle {
         self.shared.faults(change)
     }
 
-    /// Until `look` finds it; `None` after the limit.
+    /// Waits until `look` returns a value; `None` after the timeout.
     pub async fn wait<R>(&self, limit: Duration, look: impl FnMut(&Cloud) -> Option<R>) -> Option<R> {
         self.shared.wait(limit, look).await
     }
 
-    /// Every change since the one of this number, this one included.
+    /// All changes from this number on.
     pub fn updates(&self, since: u64) -> Vec<Update> {
         self.with(|cloud| cloud.updates.iter().filter(|update| update.number >= since).cloned().collect())
     }
@@ -64,13 +64,13 @@ impl Handle {
         self.with(|cloud| cloud.vms.get(&vm)?.user_template.get(name).map(str::to_owned))
     }
 
-    /// The files that the guest would find, for a test that starts the guest itself.
+    /// Context files of a VM, for a test that starts the guest itself.
     pub fn write_context(&self, vm: Id, directory: &Path) -> std::io::Result<()> {
         let machine = self.with(|cloud| Machine::of(cloud, vm));
         machine.ok_or_else(|| std::io::Error::other(format!("there is no VM {vm}")))?.write(directory)
     }
 
-    /// oneadmin's, on the first network.
+    /// Owned by oneadmin, in the first network.
     pub fn create_vm(&self, name: &str, context: &[(&str, &str)], attributes: &[(&str, &str)]) -> Result<Id, Refused> {
         self.with(|cloud| {
             let mut template = machine_template(cloud, context);
@@ -81,7 +81,7 @@ impl Handle {
         })
     }
 
-    /// oneadmin's, straight, with `ready_status_gate` as told.
+    /// Owned by oneadmin, with the straight strategy.
     pub fn create_service(&self, name: &str, gated: bool, roles: &[PlainRole]) -> Result<Id, FlowError> {
         self.with(|cloud| {
             let mut bodies: Vec<Value> = Vec::new();
@@ -103,7 +103,7 @@ impl Handle {
         })
     }
 
-    /// The VMs of a role, the oldest first.
+    /// VMs of a role, the oldest first.
     pub fn role_vms(&self, service: Id, role: &str) -> Vec<Id> {
         self.with(|cloud| {
             let service = cloud.services.get(&service)?;
@@ -112,12 +112,12 @@ impl Handle {
         .unwrap_or_default()
     }
 
-    /// As if the hypervisor had said so: `Active`, `Unknown` for one that nobody can reach.
+    /// Sets the state that the hypervisor reports: `Active`, or `Unknown` if the host does not respond.
     pub fn set_vm_state(&self, vm: Id, state: VmState, lcm: LcmState) {
         self.with(|cloud| cloud.turn(vm, state, lcm));
     }
 
-    /// In this state, and nothing happens with it until somebody recovers it.
+    /// Sets a failure state that lasts until a recovery.
     pub fn stick(&self, service: Id, state: ServiceState) {
         self.with(|cloud| {
             let now = cloud.now_s();

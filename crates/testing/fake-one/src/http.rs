@@ -1,4 +1,4 @@
-//! Serving HTTP: each server is a function from a request to an answer, or to none.
+//! HTTP server: a function from a request to an optional response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// A longer body is not read.
+/// Maximum length of a body.
 const BODY_BYTES: usize = 64 << 20;
 
 pub struct Asked {
@@ -44,9 +44,9 @@ pub fn parameter(encoded: &str, name: &str) -> Option<String> {
 
 pub struct Answer {
     pub status: u16,
-    /// None of an empty answer.
+    /// `None` if the response is empty.
     pub kind: Option<&'static str>,
-    /// In place of the true one.
+    /// Replaces the real date.
     pub date: Option<String>,
     pub body: String,
 }
@@ -65,14 +65,14 @@ impl Answer {
 #[error("the connection is cut, as a test wants it")]
 struct Cut;
 
-/// `None` of the handler cuts the connection. `refuses` is asked for each connection.
+/// If the handler returns `None`, the connection is closed. `refuses` is called for each connection.
 pub async fn serve<H, F>(listener: TcpListener, refuses: impl Fn() -> bool + Send + 'static, handler: H) -> Infallible
 where
     H: Fn(Asked) -> F + Send + Sync + 'static,
     F: Future<Output = Option<Answer>> + Send + 'static,
 {
     let handler = Arc::new(handler);
-    // Dropped with the server: then all its connections end.
+    // Dropped with the server; then all its connections end.
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -98,7 +98,7 @@ where
                     response.body(Full::new(Bytes::from(answer.body))).map_err(|_| Cut)
                 }
             });
-            // A client that goes away, or a cut that was asked for, is no error of the server.
+            // A closed client connection, or an injected one, is no error.
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

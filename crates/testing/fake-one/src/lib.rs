@@ -1,7 +1,7 @@
-//! An OpenNebula for tests: oned, OneFlow and OneGate that answer as the recorded ones, and something for each VM.
+//! A simulated OpenNebula for tests: oned, OneFlow and OneGate with the responses of recorded ones, and simulated VMs.
 //!
-//! `cloud` is the cloud, and is pure; `oned`, `flow` and `gate` translate requests into what happens in it; `hypervisor` is
-//! what runs the VMs; `faults` is what shall go wrong, set through [`Handle`] or the `control` port.
+//! `cloud` is the pure state; `oned`, `flow` and `gate` translate requests; `hypervisor` runs the VMs; `faults` are injected
+//! through [`Handle`] or the `control` port.
 //!
 //! These parts follow OpenNebula 7.5 (`tests/flow.rs`): the requests that each state of a service accepts (WARNING:
 //! neither `recover` nor `scale`; COOLDOWN: `recover`), the watchdog of OneFlow (POWEROFF, UNKNOWN and failures cause
@@ -47,7 +47,7 @@ use shared::Shared;
 
 pub use handle::{Handle, PlainRole};
 
-/// How often time passes.
+/// Interval of the simulated time.
 const TICK: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone)]
@@ -56,13 +56,13 @@ pub struct Config {
     pub flow: SocketAddr,
     pub gate: SocketAddr,
     pub control: SocketAddr,
-    /// As VMs reach OneGate, if not by the address that it listens on.
+    /// Address of OneGate for VMs, if it differs from the listening address.
     pub gate_endpoint: Option<String>,
-    /// Name and password; ordinary users, of the group `users`.
+    /// Names and passwords of ordinary users in the group `users`.
     pub users: Vec<(String, String)>,
     pub networks: Vec<NetworkConfig>,
     pub machines: Machines,
-    /// As `one.system.version` says it.
+    /// Result of `one.system.version`.
     pub version: String,
     pub pace: Pace,
     pub seed: u64,
@@ -73,13 +73,13 @@ pub struct NetworkConfig {
     pub name: String,
     pub address: Ipv4Addr,
     pub prefix: u8,
-    /// The first address that is leased; the tenth, if nobody says.
+    /// First address to lease; the default is the tenth.
     pub first: Option<Ipv4Addr>,
 }
 
 #[derive(Debug, Clone)]
 pub enum Machines {
-    /// The test looks after its VMs itself.
+    /// The test runs the VMs itself.
     Nothing,
     Pretend(PretendSettings),
     Programs {
@@ -129,13 +129,13 @@ impl std::str::FromStr for NetworkConfig {
     }
 }
 
-/// Serves until it is dropped or stopped.
+/// A running server. It stops when it is dropped.
 pub struct FakeOne {
     pub oned: SocketAddr,
     pub flow: SocketAddr,
     pub gate: SocketAddr,
     pub control: SocketAddr,
-    /// What VMs are told.
+    /// Address of OneGate for VMs.
     pub gate_endpoint: String,
     handle: Handle,
     hypervisor: Arc<dyn Hypervisor>,
@@ -209,7 +209,7 @@ impl FakeOne {
         format!("http://{}", self.control)
     }
 
-    /// Ends all VMs, then the servers.
+    /// Stops all VMs, then the servers.
     pub async fn stop(mut self) {
         self.clock.abort();
         self.hypervisor.end().await;

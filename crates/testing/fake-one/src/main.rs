@@ -1,4 +1,4 @@
-//! `fake-one`: the cloud as a program. Says where it serves in one line of JSON, and serves until SIGTERM or SIGINT.
+//! `fake-one`: the simulated cloud as a program. Prints its addresses as one line of JSON, and runs until SIGTERM or SIGINT.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -9,44 +9,44 @@ use tokio::signal::unix::{SignalKind, signal};
 use trellis_fake_one::hypervisor::PretendSettings;
 use trellis_fake_one::{Config, FakeOne, Machines, NetworkConfig};
 
-/// An OpenNebula for tests.
+/// A simulated OpenNebula for tests.
 #[derive(Debug, Parser)]
 #[command(name = "fake-one")]
 struct Arguments {
-    /// Where oned listens.
+    /// Address of oned.
     #[arg(long, default_value = "127.0.0.1:0")]
     oned: SocketAddr,
-    /// Where OneFlow listens.
+    /// Address of OneFlow.
     #[arg(long, default_value = "127.0.0.1:0")]
     flow: SocketAddr,
-    /// Where OneGate listens.
+    /// Address of OneGate.
     #[arg(long, default_value = "127.0.0.1:0")]
     gate: SocketAddr,
-    /// Where faults are set and everything can be read.
+    /// Address of the control port.
     #[arg(long, default_value = "127.0.0.1:0")]
     control: SocketAddr,
-    /// As VMs reach OneGate, if not by the address that it listens on.
+    /// Address of OneGate for VMs, if it differs from the listening address.
     #[arg(long)]
     gate_endpoint: Option<String>,
-    /// A network, NAME=10.0.0.0/24[,first=10.0.0.10]; may be given several times.
+    /// A network, NAME=10.0.0.0/24[,first=10.0.0.10]; repeatable.
     #[arg(long = "network")]
     networks: Vec<NetworkConfig>,
-    /// Started for each VM, with FAKE_ONE_VM_DIR in its environment; words are separated by spaces.
+    /// Program to start for each VM, with FAKE_ONE_VM_DIR in its environment; words are separated by spaces.
     #[arg(long, conflicts_with = "pretend")]
     vm_command: Option<String>,
-    /// In each VM lives an agent that only says what a real one would.
+    /// Simulate an agent in each VM.
     #[arg(long)]
     pretend: bool,
-    /// An ordinary user, NAME:PASSWORD; may be given several times. oneadmin's password is onepass.
+    /// An ordinary user, NAME:PASSWORD; repeatable. The password of oneadmin is onepass.
     #[arg(long = "user", value_parser = user)]
     users: Vec<(String, String)>,
-    /// Where the directories of the VMs are made.
+    /// Parent of the VMs' directories.
     #[arg(long, default_value = "fake-one")]
     dir: PathBuf,
-    /// As `one.system.version` says it.
+    /// Result of `one.system.version`.
     #[arg(long, default_value = "7.5.80")]
     version: String,
-    /// How many milliseconds a second of OneFlow takes: cooldowns, periods of policies.
+    /// Milliseconds per second of OneFlow's cooldowns and policy periods.
     #[arg(long, default_value_t = 1000)]
     second_ms: u64,
 }

@@ -1,8 +1,8 @@
-//! The methods of oned that this cloud has, and what they must be called with.
+//! The supported methods of oned and their parameters.
 
 use crate::rpc::Value;
 
-/// Types behind the session: `i` integer, `s` text, `b` truth, `a` array; behind `|` those that may be left out.
+/// Types after the session: `i` integer, `s` text, `b` boolean, `a` array; those after `|` are optional.
 const METHODS: [(&str, &str); 69] = [
     ("one.system.version", ""),
     ("one.system.config", ""),
@@ -75,14 +75,14 @@ const METHODS: [(&str, &str); 69] = [
     ("one.documentpool.info", "iiii"),
 ];
 
-/// The parameters behind the session, in order; those that were left out are missing at the end.
+/// Parameters after the session, in order; omitted ones are missing at the end.
 #[derive(Debug, PartialEq)]
 pub struct Parameters(Vec<Value>);
 
 /// Code and text of the fault.
 pub type Fault = (i32, String);
 
-/// The session and the rest.
+/// The session and the other parameters.
 pub fn checked(method: &str, given: Vec<Value>) -> Result<(String, Parameters), Fault> {
     let Some((_, wanted)) = METHODS.iter().find(|(name, _)| *name == method) else {
         return Err((-506, format!("Method '{method}' not defined")));
@@ -112,7 +112,7 @@ pub fn checked(method: &str, given: Vec<Value>) -> Result<(String, Parameters), 
 }
 
 impl Parameters {
-    /// 0 where it was left out.
+    /// 0 if the parameter is omitted.
     pub fn int(&self, at: usize) -> i64 {
         match self.0.get(at) {
             Some(Value::Int(number)) => *number,

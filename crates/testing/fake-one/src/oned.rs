@@ -1,4 +1,4 @@
-//! oned: calls become what happens in the cloud.
+//! oned: translates calls to actions of the cloud.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ fn updated(old: &mut Template, new: Template, append: bool) {
     }
 }
 
-/// Of all objects: rename, chmod, chown, lock, unlock. `None`: it is none of these.
+/// Actions for all kinds of objects: rename, chmod, chown, lock, unlock. `None` for other actions.
 fn owned(
     cloud: &Cloud,
     uid: Id,
@@ -104,7 +104,7 @@ fn owned(
         "rename" | "chmod" | "lock" | "unlock" => Right::Manage,
         _ => return None,
     };
-    // Whoever unlocks it has to get past the lock.
+    // An unlock must ignore the lock.
     new.lock = if verb == "unlock" { None } else { new.lock };
     if let Err(refused) = cloud.check(uid, &new, right, kind) {
         return Some(Err(refused));
@@ -409,7 +409,7 @@ fn user(cloud: &mut Cloud, uid: Id, verb: &str, p: &Parameters) -> Result<Value,
     }
 }
 
-/// Whether an object belongs into a pool that was asked for with this filter.
+/// Whether an object matches the filter of a pool.
 fn filtered(cloud: &Cloud, uid: Id, owned: &Owned, filter: i64) -> bool {
     let mine = owned.uid == uid;
     let gid = cloud.users.get(&uid).map_or(-1, |user| user.gid);
@@ -422,7 +422,7 @@ fn filtered(cloud: &Cloud, uid: Id, owned: &Owned, filter: i64) -> bool {
     }
 }
 
-/// The newest first. -1, -1 are all; a negative end is the size of a page; else the ids from start to end.
+/// The newest first. -1, -1 selects all; a negative end is a page size; otherwise ids from start to end.
 fn page<T>(mut found: Vec<(Id, T)>, start: i64, end: i64) -> Vec<T> {
     found.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
     let all = found.into_iter();

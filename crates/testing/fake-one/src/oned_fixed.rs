@@ -1,4 +1,4 @@
-//! Pools that never change here: one cluster, two hosts, three datastores, two groups, one zone.
+//! Constant pools: one cluster, two hosts, three datastores, two groups, one zone.
 
 use crate::cloud::{Cloud, DATASTORES};
 use crate::element::Element;

@@ -1,4 +1,4 @@
-//! XML-RPC as oned speaks it. Knows nothing of methods.
+//! XML-RPC of oned. Independent of methods.
 
 use crate::element::{Content, Element, escaped};
 
@@ -35,7 +35,7 @@ pub fn parse(body: &str) -> Result<Call, String> {
 
 fn value(element: &Element) -> Result<Value, String> {
     let typed = match &element.content {
-        // Without a type it is a string.
+        // A value without a type is a string.
         Content::Plain(text) | Content::Free(text) => return Ok(Value::Text(text.clone())),
         Content::Elements(elements) => elements.first().ok_or("an empty value")?,
     };
@@ -62,7 +62,7 @@ pub fn success(result: &Value) -> String {
     answer(&["<boolean>1</boolean>".to_owned(), typed(result), "<i4>0</i4>".to_owned()])
 }
 
-/// The five elements of a refusal.
+/// The five elements of an error.
 pub fn failure(message: &str, code: i32, object: i64) -> String {
     answer(&[
         "<boolean>0</boolean>".to_owned(),

@@ -1,4 +1,4 @@
-//! The cloud behind its lock, with the clock: what servers, hypervisors and tests have in common.
+//! The cloud with its lock and clock, shared by servers, hypervisors and tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -12,13 +12,13 @@ use crate::cloud::{Cloud, Id};
 use crate::faults::{Faults, Server};
 use crate::gate;
 
-/// Whoever waits for a change looks at least so often.
-const LOOK: Duration = Duration::from_millis(20);
+/// Maximum interval between two checks of a waiting caller.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub struct Shared {
     cloud: Mutex<Cloud>,
     changed: Notify,
-    /// `/service` of each service, short and extended, of when it began to be stale.
+    /// `/service` responses, short and extended, from the time when they became stale.
     stale: Mutex<BTreeMap<Id, (Value, Value)>>,
 }
 
@@ -28,11 +28,11 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Cloud> {
-        // What a test that panicked left is still a cloud that others may look at.
+        // A panic of a test does not make the cloud unusable for others.
         self.cloud.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Acts on the cloud of this moment.
+    /// Acts on the current cloud.
     pub fn with<R>(&self, act: impl FnOnce(&mut Cloud) -> R) -> R {
         let mut cloud = self.lock();
         cloud.now_ms = cloud.now_ms.max(now_ms());
@@ -75,15 +75,15 @@ impl Shared {
         kept.get(&service).map(|(short, long)| if extended { long.clone() } else { short.clone() })
     }
 
-    /// Until `look` finds it, or `None` after the limit.
+    /// Waits until `look` returns a value; `None` after the timeout.
     pub async fn wait<R>(&self, limit: Duration, mut look: impl FnMut(&Cloud) -> Option<R>) -> Option<R> {
         let waiting = async {
             loop {
                 if let Some(found) = look(&self.lock()) {
                     return found;
                 }
-                // What changes between the look and the wait is seen at the next look.
-                let _ = tokio::time::timeout(LOOK, self.changed.notified()).await;
+                // A change between the check and the wait is found by the next check.
+                let _ = tokio::time::timeout(POLL_INTERVAL, self.changed.notified()).await;
             }
         };
         tokio::time::timeout(limit, waiting).await.ok()

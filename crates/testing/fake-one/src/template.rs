@@ -1,5 +1,5 @@
-//! Templates as oned reads them: `KEY = "value"`, `KEY = [ A = "x", B = "y" ]`, repeated keys, or the same as XML. Written
-//! apart from the clients' reader, so that a mistake there does not hide here.
+//! Template parser: `KEY = "value"`, `KEY = [ A = "x", B = "y" ]`, repeated keys, or XML. Independent of the clients' parser,
+//! so that an error in one of them is noticed.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Template {
         template
     }
 
-    /// As in a OneFlow role: texts, objects and arrays of objects.
+    /// As in an OneFlow role: texts, objects and arrays of objects.
     pub fn from_json(object: &Map<String, Value>) -> Template {
         let mut template = Template::default();
         for (name, value) in object {
@@ -84,12 +84,12 @@ impl Template {
         self.vectors(name).next()
     }
 
-    /// A name that `other` has is replaced as a whole, as oned does.
+    /// Replaces attributes with equal names as a whole, like oned.
     pub fn merge(&mut self, other: Template) {
         self.0.extend(other.0);
     }
 
-    /// As OneFlow does it: vectors are merged by their parts, lists of vectors are put one after the other.
+    /// Merge of OneFlow: vectors are merged by their parts, lists of vectors are concatenated.
     pub fn merge_deep(&mut self, other: Template) {
         for (name, attributes) in other.0 {
             match (self.0.get_mut(&name).map(Vec::as_mut_slice), attributes.as_slice()) {
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_xml_say_the_same() {
+    fn text_and_xml_are_equivalent() {
         let text = "# c\nNAME = \"a \\\"b\\\" \\\\ \\n\"\nCPU=0.5\nNIC = [ NETWORK=\"x\", ip = \"1\" ]\nNIC=[NETWORK_ID=3]\ncontext=[A=\"$B\nc\"]";
         let read = Template::parse(text).expect("it is a template");
         assert_eq!(read.get("NAME"), Some("a \"b\" \\ \\n"));

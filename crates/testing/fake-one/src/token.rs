@@ -1,4 +1,4 @@
-//! OneGate's tokens: the number of the VM and its start, encrypted with its creator's secret.
+//! OneGate tokens: id and start time of the VM, encrypted with its creator's secret.
 
 use aws_lc_rs::cipher::{AES_256, EncryptionContext, PaddedBlockEncryptingKey, UnboundCipherKey};
 use aws_lc_rs::iv::FixedLength;
@@ -9,7 +9,7 @@ use crate::cloud::{Cloud, Id};
 
 const KEY_BYTES: usize = 32;
 
-/// `None`: no such VM, or a creator without a secret.
+/// `None` if there is no such VM, or its creator has no secret.
 pub fn of(cloud: &Cloud, vm: Id) -> Option<String> {
     let vm = cloud.vms.get(&vm)?;
     let creator: Id = vm.template.get("CREATED_BY")?.parse().ok()?;
@@ -21,7 +21,7 @@ fn sealed(password: &str, text: &str) -> Option<String> {
     let key = UnboundCipherKey::new(&AES_256, password.as_bytes().get(..KEY_BYTES)?).ok()?;
     let key = PaddedBlockEncryptingKey::cbc_pkcs7(key).ok()?;
     let mut text = text.as_bytes().to_vec();
-    // A constant vector is how OneGate does it.
+    // OneGate uses a constant vector too.
     let context = EncryptionContext::Iv128(FixedLength::from([0; 16]));
     key.less_safe_encrypt(&mut text, context).ok()?;
     Some(STANDARD.encode(text))

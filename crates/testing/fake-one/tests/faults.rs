@@ -1,4 +1,4 @@
-//! What goes wrong when it is told to, seen from outside.
+//! Injected faults, as clients see them.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use trellis_fake_one::{Config, FakeOne, Handle, PlainRole};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Status and body, or nothing if the connection was cut.
+/// Status and body; `None` if the connection was closed.
 async fn ask(url: &str, line: &str, headers: &[(&str, String)], body: &str) -> Option<(u16, String)> {
     let at = url.trim_start_matches("http://").split('/').next().expect("an address");
     let mut head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
@@ -90,7 +90,7 @@ async fn onegate_fails_in_every_way() {
     handle.faults(|faults| faults.gate.stale = false);
     assert!(seen(gate(&fake, vms[0], "GET /service?extended=true").await));
 
-    // Only with one's own token.
+    // Only with its own token.
     let headers = [("X-ONEGATE-VMID", vms[0].to_string()), ("X-ONEGATE-TOKEN", handle.token(vms[1]).expect("one"))];
     assert_eq!(ask(&fake.gate_url(), "GET /vm", &headers, "").await.expect("it answers").0, 401);
     fake.stop().await;

@@ -1,4 +1,4 @@
-//! OneFlow by the cloud alone, without servers and clocks: rules, changes, and descriptions of before 7.0.
+//! OneFlow in the pure cloud, without servers and clocks: policies, updates, and descriptions before 7.0.
 
 use serde_json::{Value, json};
 use trellis_fake_one::cloud::{Cloud, FlowError, Id, ImageState, Pace, ServiceState, VmState};
@@ -20,7 +20,7 @@ fn cloud() -> Cloud {
     cloud
 }
 
-/// Machines that obey at once.
+/// Machines that follow orders at once.
 fn pass(cloud: &mut Cloud, seconds: u64) {
     for _ in 0..seconds * 10 {
         cloud.advance(cloud.now_ms + 100);

@@ -1,4 +1,4 @@
-//! What runs the VMs: programs that are started, ended and watched; agents that only say what real ones would.
+//! Hypervisors: programs and simulated agents.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn role(name: &str, cardinality: i64, parents: &[&str]) -> PlainRole {
 #[tokio::test]
 async fn a_program_lives_and_dies_with_its_vm() {
     let place = tempfile::tempdir().expect("a directory");
-    // It starts a child of its own, which has to go too.
+    // The child of the program must end too.
     let script = "echo start >> $FAKE_ONE_VM_DIR/story; trap 'echo term >> $FAKE_ONE_VM_DIR/story; exit 0' TERM; \
                   sleep 1000 & echo $! > $FAKE_ONE_VM_DIR/child.new; mv $FAKE_ONE_VM_DIR/child.new $FAKE_ONE_VM_DIR/child; wait";
     let fake = programs(script, place.path()).await;
@@ -72,7 +72,7 @@ async fn a_program_lives_and_dies_with_its_vm() {
     until(&handle, "DONE", is(vm, "DONE")).await;
     assert_eq!(std::fs::read_to_string(own.join("story")).expect("it is there"), "start\nterm\n");
     let proc = Path::new("/proc").join(pid).join("stat");
-    // A child that nobody has waited for yet is a zombie: dead all the same.
+    // A zombie counts as dead.
     until(&handle, "the child's end", |_| {
         std::fs::read_to_string(&proc)
             .map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))

@@ -1,4 +1,4 @@
-//! The program: says where it serves, and ends with all its VMs.
+//! The program prints its addresses, and stops all its VMs at the end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Killed if the test fails before it ends it.
+/// Kills the program if the test fails.
 struct Started(Child);
 
 impl Drop for Started {

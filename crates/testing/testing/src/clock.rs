@@ -1,4 +1,4 @@
-//! The time of the machine, for tests of what runs in it.
+//! The real clock, for tests.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! A Kubernetes control plane for tests: etcd, the API server and, where asked for, the controller manager and the scheduler, as
-//! processes on loopback. No kubelet: nodes and pods are the business of `trellis-fake-kubelet`. Knows no Kubernetes client.
+//! A Kubernetes control plane for tests: etcd, the API server and optionally the controller manager and the scheduler,
+//! as processes on loopback. Without a kubelet: `trellis-fake-kubelet` simulates nodes and pods. Uses no Kubernetes
+//! client library.
 //!
-//! The usual way is one control plane for all tests of a binary, and a namespace for each test:
+//! Usually, all tests of a binary share one control plane, and each test has a namespace:
 //! ```no_run
 //! use trellis_testing::kube::{Parts, shared};
 //! let Some(plane) = shared(Parts::WithScheduler) else { return };
@@ -34,42 +35,42 @@ use identity::Identities;
 use process::{Process, Watchdog};
 use programs::Programs;
 
-/// A machine with two cores builds and tests at the same time.
+/// Generous: a machine with two cores may compile at the same time.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// What is shown of each log when a control plane does not start, or a test with its own one fails.
+/// Number of log lines shown per program if a control plane does not start or a test fails.
 const SHOWN_LOG_LINES: usize = 25;
 const ADMIN: &str = "admin";
 const SERVICE_RANGE: &str = "10.96.0.0/16";
-/// The API server refuses to announce a loopback address; nobody connects to this one.
+/// Never connected to; the API server refuses to advertise a loopback address.
 const ADVERTISED_ADDRESS: &str = "192.0.2.1";
-/// The controllers' own limits would be what tests with many objects measure.
+/// High, so that tests with many objects do not measure the controllers' rate limit.
 const CONTROLLER_QUERIES_PER_S: u32 = 2000;
 const AUDIT_LOG: &str = "audit.log";
 
-/// What runs. Each includes those before it.
+/// The running programs. Each variant includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Parts {
     ApiServer,
-    /// Controllers of workloads, garbage collection, service accounts, endpoints. Pods are made but not placed.
+    /// Controllers of workloads, garbage collection, service accounts, endpoints. Pods are created and not scheduled.
     WithControllers,
     WithScheduler,
 }
 
-/// Beyond those that every control plane has.
+/// Additional flags.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flags<'a> {
     pub api_server: &'a [&'a str],
     pub controllers: &'a [&'a str],
 }
 
-/// The control plane that all tests of this process share; `None` where its programs are not on this machine.
+/// Returns the shared control plane of this process, or `None` if its programs are not installed.
 pub fn shared(parts: Parts) -> Option<&'static ControlPlane> {
     static PLANES: [OnceLock<Option<ControlPlane>>; 3] = [const { OnceLock::new() }; 3];
     PLANES[parts as usize].get_or_init(|| ControlPlane::start(parts)).as_ref()
 }
 
-/// Ends with this value, and with this process however that ends.
+/// Stops on drop, and with this process.
 pub struct ControlPlane {
     programs: Programs,
     parts: Parts,
@@ -94,10 +95,11 @@ struct Running {
 }
 
 impl ControlPlane {
-    /// Ready to be called. `None`, and a line on stderr, where the programs are not on this machine.
+    /// Starts a control plane and waits until it is ready. Without its programs, prints a line to stderr and returns
+    /// `None`.
     ///
     /// # Panics
-    /// If a program does not start: the test cannot go on, and its log says why.
+    /// If a program does not start. The message contains its log.
     pub fn start(parts: Parts) -> Option<ControlPlane> {
         Self::start_with(parts, Flags::default())
     }
@@ -110,7 +112,7 @@ impl ControlPlane {
                 return None;
             }
         };
-        // The watchdog removes it, also when this process cannot.
+        // The watchdog removes the directory, because a killed process cannot.
         let directory = TempDir::with_prefix("trellis-kube-").expect("a directory for the control plane").keep();
         let watchdog = Watchdog::of(&directory);
         let plane = ControlPlane {
@@ -146,19 +148,19 @@ impl ControlPlane {
         format!("https://127.0.0.1:{}", self.endpoint.port)
     }
 
-    /// Of the administrator, who may do everything.
+    /// Returns the kubeconfig of the administrator, who has all permissions.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.join("admin.kubeconfig")
     }
 
-    /// Of a user who has what RBAC gives to this name and this group, by a client certificate.
+    /// Writes a kubeconfig with a client certificate for a user with the RBAC permissions of this name and group.
     pub fn kubeconfig_for_user(&self, user: &str, group: Option<&str>) -> PathBuf {
         let (certificate, key) = self.identities.certificate_for(user, group);
         let credentials = json!({"client-certificate-data": certificate, "client-key-data": key});
         self.write_kubeconfig(&format!("user-{}", self.next_number()), &credentials)
     }
 
-    /// Of a service account that exists, by a token of an hour.
+    /// Writes a kubeconfig with a token of one hour for an existing service account.
     pub fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> PathBuf {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
@@ -166,37 +168,37 @@ impl ControlPlane {
         self.write_kubeconfig(&format!("account-{}", self.next_number()), &json!({"token": token}))
     }
 
-    /// A namespace that no other test has: `<prefix>-<number>`.
+    /// Creates a namespace with a unique name: `<prefix>-<number>`.
     pub fn namespace(&self, prefix: &str) -> String {
         let name = format!("{prefix}-{}", self.next_number());
         self.post("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
         name
     }
 
-    /// For tests that call it as people do; it finds the control plane by `KUBECONFIG`.
+    /// For tests that run kubectl themselves with `KUBECONFIG`.
     pub fn kubectl_program(&self) -> PathBuf {
         self.programs.kubectl()
     }
 
-    /// As the administrator.
+    /// Runs kubectl as the administrator.
     pub fn kubectl<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Output {
         self.kubectl_with_input(arguments, "")
     }
 
-    /// As the administrator, with something to read: `&["apply", "-f", "-"]`.
+    /// Runs kubectl as the administrator with standard input: `&["apply", "-f", "-"]`.
     pub fn kubectl_with_input<S: AsRef<OsStr>>(&self, arguments: &[S], input: &str) -> Output {
         let mut command = Command::new(self.programs.kubectl());
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments).env("HOME", &self.directory);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl");
         let mut stdin = child.stdin.take().expect("piped");
-        // One that does not read to the end is told about by its exit status.
+        // The exit status reports a kubectl that does not read to the end.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("kubectl ends")
     }
 
-    /// Waits until all definitions of resources are served. `kubectl wait` alone fails for one that has no status yet.
+    /// Waits until all CRDs are served. `kubectl wait` alone fails for a CRD without a status.
     pub fn until_defined(&self) {
         let until = Instant::now() + READY_WITHIN;
         loop {
@@ -209,10 +211,10 @@ impl ControlPlane {
         }
     }
 
-    /// What the API server answers to a GET, as the administrator: `/metrics`, `/api/v1/nodes`.
+    /// Sends a GET request as the administrator: `/metrics`, `/api/v1/nodes`.
     ///
     /// # Panics
-    /// If it answers with anything but 200, or not at all.
+    /// If the status is not 200.
     pub fn get(&self, path: &str) -> String {
         let answer =
             self.endpoint.call("GET", path, &self.admin_token, None).unwrap_or_else(|why| panic!("GET {path}: {why}"));
@@ -228,15 +230,15 @@ impl ControlPlane {
         serde_json::from_str(&answer.body).unwrap_or_else(|why| panic!("POST {path}: {why}: {}", answer.body))
     }
 
-    /// Every change of an object that the API server was asked for, by whom and with what result, in order, from the start of
-    /// the control plane and across restarts of the API server.
+    /// Returns all write requests with user and result, in order, since the start of the control plane and across
+    /// restarts of the API server.
     pub fn writes(&self) -> Vec<AuditedWrite> {
         let mut requests = audit::read(&self.directory.join(AUDIT_LOG));
         requests.retain(AuditedWrite::changes);
         requests
     }
 
-    /// Every request of a service account, those that change nothing too.
+    /// Returns all requests of a service account, including reads.
     pub fn requests_of_service_account(&self, namespace: &str, name: &str) -> Vec<AuditedWrite> {
         let user = format!("system:serviceaccount:{namespace}:{name}");
         let mut requests = audit::read(&self.directory.join(AUDIT_LOG));
@@ -244,18 +246,18 @@ impl ControlPlane {
         requests
     }
 
-    /// How many requests that change something the API server has counted since it started, by `verb resource` or
-    /// `verb resource/subresource`. Of everybody; [`ControlPlane::writes`] can tell them apart.
+    /// Returns the API server's counters of write requests since its start, by `verb resource` or `verb
+    /// resource/subresource`, of all users. [`ControlPlane::writes`] distinguishes users.
     pub fn write_requests(&self) -> std::collections::BTreeMap<String, u64> {
         audit::counted(&self.get("/metrics"))
     }
 
-    /// Ends without a word to its clients; requests find nobody there until [`ControlPlane::start_api_server`].
+    /// Kills the API server. Requests fail until [`ControlPlane::start_api_server`].
     pub fn stop_api_server(&self) {
         self.running().api_server = None;
     }
 
-    /// Where it was before, with what etcd has.
+    /// Starts the API server on the same port and etcd.
     pub fn start_api_server(&self) {
         let process = self.spawn_api_server();
         self.wait_until_ready(&process);
@@ -267,7 +269,7 @@ impl ControlPlane {
         self.start_api_server();
     }
 
-    /// The last lines of each program.
+    /// Returns the last log lines of each program.
     pub fn logs(&self) -> String {
         process::log_tails(&self.directory, SHOWN_LOG_LINES)
     }
@@ -337,13 +339,13 @@ impl ControlPlane {
             "--allow-privileged=true".to_owned(),
             "--audit-policy-file=audit-policy.json".to_owned(),
             format!("--audit-log-path={AUDIT_LOG}"),
-            // Nobody resolves the names of nodes.
+            // The names of nodes do not resolve.
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ];
         arguments.extend(of_the_aggregator());
         arguments.extend(self.api_server_flags.iter().cloned());
         if self.parts == Parts::ApiServer {
-            // Nobody makes the accounts that it would insist on.
+            // It would require accounts that do not exist.
             arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());
         }
         Process::start(&self.programs.api_server(), &arguments, &self.directory, &self.watchdog)
@@ -401,7 +403,7 @@ impl Drop for ControlPlane {
             eprintln!("{}", self.logs());
         }
         let mut running = self.running();
-        // Clients first: none of them complains about the others' end.
+        // Clients first, so that they log no connection errors.
         drop(running.scheduler.take());
         drop(running.controllers.take());
         drop(running.api_server.take());
@@ -409,7 +411,7 @@ impl Drop for ControlPlane {
     }
 }
 
-/// How the API server proves to API servers behind it (APIService) that it asks for a user.
+/// Flags for the authentication of the API server to aggregated API servers (APIService).
 fn of_the_aggregator() -> [String; 7] {
     [
         format!("--proxy-client-cert-file={}", identity::AGGREGATOR_CERTIFICATE),

@@ -1,5 +1,5 @@
-//! Fields of `trellis_flower::launch` that a program or a platform does not use, and why. Tests of each change every field and
-//! compare: a field that is neither used nor listed here was forgotten.
+//! Fields of `trellis_flower::launch` that a program or a platform ignores, with reasons. Each has a test that changes
+//! every field and compares the result: a field without effect must be listed here.
 
 use std::collections::BTreeSet;
 
@@ -82,24 +82,19 @@ const UNUSED_BY_APPLIANCE: &[Unused] = &[
 
 const UNUSED_BY_KUBERNETES: &[Unused] = &[
     ("Common", "python", "pods have the Python of their image"),
-    ("Common", "keepalive", "the resource has no field for it; the driver sets it in extraArgs"),
     ("Common", "health", "probes always call the same port"),
     ("Common", "log_level", NO_FIELD),
     ("Common", "home", "the image has one"),
     ("Common", "search_path", "the image has one"),
     ("Common", "env", "pods have variables in the form of Kubernetes"),
-    ("SuperLink", "endpoints", "the certificate has the names; the driver sets others in extraArgs"),
     ("SuperLink", "models", "they are in the state directory"),
     ("SuperLink", "run_defaults", NO_FIELD),
-    ("SuperNode", "name", "it is always the name of the pod"),
-    ("SuperNode", "client_app", "the resource has no field for it; the driver sets it in extraArgs"),
     ("SuperNode", "max_retries", NO_FIELD),
     ("SuperNode", "max_wait_s", NO_FIELD),
     ("SuperNode", "backoff", NO_FIELD),
     ("SuperNode", "limits", "containers have limits"),
     ("SuperNode", "gpus", "containers have the GPUs that the device plugin gives them"),
     ("SuperNode", "gpus_may_be_missing", "a pod waits for its GPUs"),
-    ("SuperNode", "gpu_memory_fraction", "the resource has no field for it; the driver sets it in extraArgs"),
 ];
 
 impl User {
@@ -116,7 +111,7 @@ impl User {
     }
 }
 
-/// Fields that have neither an effect nor an entry, and fields that have both.
+/// Returns fields that have neither an effect nor an entry, and fields that have both.
 pub fn undeclared(user: User, description: &str, fields: &[&str], changed: &BTreeSet<&str>) -> Vec<String> {
     let listed = |field: &str| user.unused().iter().any(|(of, name, _)| *of == description && *name == field);
     let found = fields.iter().filter_map(|field| match (changed.contains(field), listed(field)) {

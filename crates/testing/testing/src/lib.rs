@@ -1,4 +1,4 @@
-//! What tests of several crates share. No program depends on it.
+//! Shared code of tests. No program depends on it.
 
 mod clock;
 pub mod kube;

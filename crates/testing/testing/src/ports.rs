@@ -6,15 +6,15 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Below the range from which kernels take source ports: nobody's connection gets one before the server does.
+/// Below the ephemeral port range, so that no outgoing connection takes a port before the server binds it.
 const RANGE: Range<u16> = 15_000..32_000;
 const TRIES: usize = 200;
 
-static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+static USED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// A port that nobody listens on now, and that this process has not handed out before.
+/// Returns a port without a listener, which this process has not returned before.
 pub fn free_port() -> u16 {
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut given = USED.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..TRIES {
         let drawn = RandomState::new().hash_one(()) % u64::from(RANGE.end - RANGE.start);
         let port = RANGE.start + u16::try_from(drawn).expect("below the width of the range");
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_given_twice() {
+    fn no_port_is_returned_twice() {
         let ports: BTreeSet<u16> = (0..100).map(|_| free_port()).collect();
         assert_eq!(ports.len(), 100);
         assert!(ports.iter().all(|port| RANGE.contains(port)));

@@ -1,4 +1,4 @@
-//! Processes of a test: found by the directory of the test, ended by pid.
+//! Processes of a test: found by the directory of the test, killed by pid.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// For a killed process to disappear.
+/// Time limit for a killed process to disappear.
 const END_LIMIT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The processes that work below a directory, or name it in their arguments or environment. A variable of the test does not
-/// mark ServerApps: they get listed variables only.
+/// Returns the processes that work below a directory, or name it in their arguments or environment. Environment
+/// variables of the test do not mark ServerApps, which get only listed variables.
 pub fn of(directory: &Path) -> Vec<u32> {
     let name = directory.as_os_str();
     let belongs = |pid: &u32| {
@@ -24,7 +24,7 @@ pub fn of(directory: &Path) -> Vec<u32> {
     all().filter(|pid| *pid != std::process::id()).filter(belongs).collect()
 }
 
-/// Ends the processes of a directory. A process that is killed may be started again by another, which is ended next.
+/// Kills the processes of a directory. If another process restarts a killed one, it is killed next.
 pub fn end(directory: &Path) {
     let began = Instant::now();
     loop {
@@ -41,7 +41,7 @@ pub fn end(directory: &Path) {
     }
 }
 
-/// Processes with a variable of this value.
+/// Returns processes with this value of a variable.
 pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
     let entry = format!("{name}={value}");
     let has_it = |pid: &u32| {
@@ -59,7 +59,7 @@ pub fn terminate(pid: u32) {
     signal(pid, Signal::TERM);
 }
 
-/// A process that has ended meanwhile needs no signal.
+/// Ignores a process that has already ended.
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_got_no_variable_of_the_test_is_ended_too() {
+    fn a_process_without_a_variable_of_the_test_is_killed_too() {
         let directory = tempfile::tempdir().expect("a directory");
         let state = directory.path().join("state");
         std::fs::create_dir(&state).expect("a directory");
@@ -101,7 +101,7 @@ mod tests {
         for child in &mut ours {
             assert!(!child.wait().expect("it is a child").success());
         }
-        assert!(other.try_wait().expect("it is a child").is_none(), "it is of nobody");
+        assert!(other.try_wait().expect("a child").is_none(), "a process of another test");
         other.kill().and_then(|()| other.wait()).expect("it ends");
     }
 }

@@ -1,8 +1,8 @@
-//! Definitions in place of those that other operators bring to a cluster.
+//! Stand-ins for CRDs of other operators.
 
 use serde_json::{Value, json};
 
-/// For kinds whose operators are not here: anything goes.
+/// A CRD for a kind whose operator is not installed: it accepts any object.
 pub fn stand_in(group: &str, plural: &str, kind: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({

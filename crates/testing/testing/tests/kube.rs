@@ -1,4 +1,4 @@
-//! The control plane itself: that it does what tests of others rely on.
+//! Tests of the control plane itself.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn each_write_is_known_by_who_made_it() {
+fn each_write_has_a_user_and_a_result() {
     let Some(plane) = shared(Parts::WithScheduler) else { return };
     let namespace = plane.namespace("writes");
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n";
@@ -42,7 +42,7 @@ fn each_write_is_known_by_who_made_it() {
 }
 
 #[test]
-fn users_and_service_accounts_may_do_what_they_were_given() {
+fn users_and_service_accounts_have_their_rbac_permissions() {
     let Some(plane) = shared(Parts::WithScheduler) else { return };
     let namespace = plane.namespace("rights");
     let given = format!(
@@ -76,7 +76,7 @@ subjects:
 }
 
 #[test]
-fn controllers_make_pods_and_the_scheduler_places_them_on_nodes_that_exist() {
+fn controllers_create_pods_and_the_scheduler_places_them_on_existing_nodes() {
     let Some(plane) = shared(Parts::WithScheduler) else { return };
     let namespace = plane.namespace("placed");
     let objects = "apiVersion: v1

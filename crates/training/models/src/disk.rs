@@ -1,7 +1,7 @@
-//! Files and directories that appear whole or not at all, whatever is killed in between. Knows no models.
+//! Atomic and durable changes of directories and links; knows nothing of models.
 //!
-//! Everything is made under a name that begins with `.unfinished-`, flushed, and renamed. What a crash leaves behind has
-//! such a name; who holds the lock of the directory takes it away.
+//! New content is written under a name that begins with `.unfinished-`, fsynced and renamed. A crash leaves only entries with
+//! such names behind; the next holder of the directory's lock removes them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -12,22 +12,23 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with};
 use rustix::io::Errno;
 use trellis_digest::{Sha256, hex};
+use trellis_files::{parent_of, sync_directory};
 
 use crate::error::ModelError;
 use crate::manifest::FileFacts;
 
 const UNFINISHED: &str = ".unfinished-";
 const LOCK: &str = ".lock";
-/// Who holds the lock writes a model, which takes seconds.
+/// Saving a model takes seconds, so a lock holder finishes within this time unless it hangs.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 const LOCK_RETRY: Duration = Duration::from_millis(50);
-/// What is hashed at once is still in the processor's cache when it is written.
-const PIECE_BYTES: usize = 1 << 18;
-/// Settings of runs may hold secrets: what is kept is its owner's alone.
+/// A chunk that was just hashed is still in the processor's cache when it is written.
+const CHUNK_BYTES: usize = 1 << 18;
+/// Run settings may contain secrets, so only the owner may read checkpoints.
 const PRIVATE_DIR: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
-/// Every change of the disk passes here, so that a test can stop after any of them.
+/// All changes of the file system go through this type, so that a test can stop after any of them.
 #[derive(Debug, Default)]
 pub struct Disk {
     #[cfg(test)]
@@ -35,14 +36,14 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Counts a change; in a test that wants it, this is where the process dies or the disk is full.
+    /// Counts a change. A test can make it fail like a killed process or a full disk.
     fn step(&self) -> io::Result<()> {
         #[cfg(test)]
         self.trap.step()?;
         Ok(())
     }
 
-    /// Makes the directory unless it is there, and those above it.
+    /// Creates a directory and its missing parents.
     pub fn make_dir(&self, path: &Path) -> Result<(), ModelError> {
         if path.is_dir() {
             return Ok(());
@@ -58,13 +59,13 @@ impl Disk {
     fn create_dir(&self, path: &Path) -> Result<(), ModelError> {
         let made = self.step().and_then(|()| DirBuilder::new().mode(PRIVATE_DIR).create(path));
         match made {
-            // Another process was quicker.
+            // Another process created it first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             other => other.map_err(ModelError::disk("create directory", path)),
         }
     }
 
-    /// Takes the lock of a directory, for as long as the value lives.
+    /// Locks a directory until the returned file is dropped.
     pub fn lock(&self, directory: &Path) -> Result<File, ModelError> {
         let deadline = Instant::now() + LOCK_WAIT;
         loop {
@@ -76,7 +77,7 @@ impl Disk {
         }
     }
 
-    /// `None`: somebody has it.
+    /// Locks a directory unless another process holds the lock.
     pub fn try_lock(&self, directory: &Path) -> Result<Option<File>, ModelError> {
         let path = directory.join(LOCK);
         let taken = || {
@@ -92,7 +93,7 @@ impl Disk {
         taken().map_err(ModelError::disk("lock", &path))
     }
 
-    /// Removes what a crash left in a directory whose lock the caller holds.
+    /// Removes the unfinished entries of a directory. The caller holds its lock.
     pub fn sweep(&self, directory: &Path) -> Result<(), ModelError> {
         for name in names(directory)?.iter().filter(|name| is_unfinished(name)) {
             self.remove(&directory.join(name))?;
@@ -100,7 +101,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes a file, a link or a whole directory; what is not there is no trouble.
+    /// Removes a file, a link or a directory. A missing entry is not an error.
     pub fn remove(&self, path: &Path) -> Result<(), ModelError> {
         let removed = self.step().and_then(|()| match path.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
@@ -112,15 +113,15 @@ impl Disk {
         }
     }
 
-    /// An empty directory to be filled and then placed at `target`.
-    pub fn begin_dir(&self, target: &Path) -> Result<PathBuf, ModelError> {
+    /// Creates an empty directory, to be filled and then passed to [`Disk::publish_dir`].
+    pub fn create_unfinished_dir(&self, target: &Path) -> Result<PathBuf, ModelError> {
         let new = unfinished(target);
         self.remove(&new)?;
         self.create_dir(&new)?;
         Ok(new)
     }
 
-    /// Writes a new file, flushes it, and says what is in it.
+    /// Writes and fsyncs a new file; returns its size and digest.
     pub fn write_hashed(
         &self,
         path: &Path,
@@ -130,7 +131,7 @@ impl Disk {
             self.step()?;
             let file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(path)?;
             let hashing = Hashing { file, disk: self, digest: Sha256::default(), bytes: 0 };
-            let mut buffered = BufWriter::with_capacity(PIECE_BYTES, hashing);
+            let mut buffered = BufWriter::with_capacity(CHUNK_BYTES, hashing);
             fill(&mut buffered)?;
             let hashing = buffered.into_inner().map_err(|error| error.into_error())?;
             self.step()?;
@@ -140,26 +141,26 @@ impl Disk {
         write().map_err(ModelError::disk("write", path))
     }
 
-    /// Puts a filled directory at its place, also where there is one already; that one is then gone.
-    pub fn place_dir(&self, new: &Path, target: &Path) -> Result<(), ModelError> {
+    /// Renames a filled directory to its final name, and removes the directory that has the name now.
+    pub fn publish_dir(&self, new: &Path, target: &Path) -> Result<(), ModelError> {
         self.flush_dir(new)?;
         if !target.exists() {
             return self.rename(new, target);
         }
         match self.step().and_then(|()| Ok(renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE)?)) {
             Ok(()) => self.flush_dir(parent_of(target))?,
-            // The file system cannot exchange two names. For a moment there is none of them.
+            // The file system has no atomic exchange: the target is missing for a moment.
             Err(error) if cannot_exchange(&error) => {
-                self.withdraw_dir(target)?;
+                self.remove_dir_atomically(target)?;
                 return self.rename(new, target);
             }
-            Err(error) => return Err(ModelError::disk("put in place", target)(error)),
+            Err(error) => return Err(ModelError::disk("rename", target)(error)),
         }
         self.remove(new)
     }
 
-    /// Removes a directory that others may look at: from one moment to the next it is not there.
-    pub fn withdraw_dir(&self, path: &Path) -> Result<(), ModelError> {
+    /// Renames a directory aside before it is removed, so that readers never see a part of it.
+    pub fn remove_dir_atomically(&self, path: &Path) -> Result<(), ModelError> {
         let mut aside = unfinished(path).into_os_string();
         aside.push("-removed");
         let aside = PathBuf::from(aside);
@@ -168,7 +169,7 @@ impl Disk {
         self.remove(&aside)
     }
 
-    /// Lets `link` point to `target` from now on.
+    /// Creates the link or changes its target, atomically.
     pub fn point_link(&self, link: &Path, target: &str) -> Result<(), ModelError> {
         if fs::read_link(link).is_ok_and(|now| now == Path::new(target)) {
             return Ok(());
@@ -181,13 +182,13 @@ impl Disk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), ModelError> {
-        self.step().and_then(|()| fs::rename(from, to)).map_err(ModelError::disk("put in place", to))?;
+        self.step().and_then(|()| fs::rename(from, to)).map_err(ModelError::disk("rename to", to))?;
         self.flush_dir(parent_of(to))
     }
 
     fn flush_dir(&self, path: &Path) -> Result<(), ModelError> {
-        let flushed = self.step().and_then(|()| File::open(path)?.sync_all());
-        flushed.map_err(ModelError::disk("flush", path))
+        let flushed = self.step().and_then(|()| sync_directory(path));
+        flushed.map_err(ModelError::disk("fsync", path))
     }
 }
 
@@ -201,12 +202,12 @@ struct Hashing<'a> {
 
 impl Write for Hashing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
+        let chunk = &bytes[..bytes.len().min(CHUNK_BYTES)];
         self.disk.step()?;
-        self.file.write_all(piece)?;
-        self.digest.update(piece);
-        self.bytes += piece.len() as u64;
-        Ok(piece.len())
+        self.file.write_all(chunk)?;
+        self.digest.update(chunk);
+        self.bytes += chunk.len() as u64;
+        Ok(chunk.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -214,7 +215,7 @@ impl Write for Hashing<'_> {
     }
 }
 
-/// What is in a directory, in order; nothing where there is none. Names that are no text are none of ours.
+/// The sorted names in a directory; empty if it does not exist. Names that are not UTF-8 are skipped: we create none.
 pub fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     let read = match fs::read_dir(path) {
         Ok(read) => read,
@@ -230,7 +231,7 @@ pub fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     Ok(found)
 }
 
-/// Opens a file by its directories below `root`, none of which may be a link; `None`: there is no such file.
+/// Opens a file below `root` without following links below it; `None` if there is no such file.
 pub fn open_beneath(root: &Path, path: &[&str]) -> Result<Option<File>, ModelError> {
     let whole = || path.iter().fold(root.to_owned(), |whole, part| whole.join(part));
     let (file, directories) = path.split_last().expect("a path names a file");
@@ -240,7 +241,7 @@ pub fn open_beneath(root: &Path, path: &[&str]) -> Result<Option<File>, ModelErr
         for name in directories {
             place = openat(&place, *name, directory | OFlags::NOFOLLOW, Mode::empty())?;
         }
-        // A pipe in its place must not block the reader.
+        // O_NONBLOCK: opening a FIFO must not block.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         openat(&place, *file, flags, Mode::empty())
     };
@@ -255,7 +256,7 @@ pub fn open_beneath(root: &Path, path: &[&str]) -> Result<Option<File>, ModelErr
     }
 }
 
-/// Whether a crash, or somebody at work, left this name.
+/// Whether a writer that was killed, or is still at work, created this entry.
 pub fn is_unfinished(name: &str) -> bool {
     name.starts_with(UNFINISHED)
 }
@@ -265,11 +266,6 @@ fn unfinished(path: &Path) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     path.with_file_name(name)
 }
-
-pub fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 fn cannot_exchange(error: &io::Error) -> bool {
     [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

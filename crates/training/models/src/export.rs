@@ -1,20 +1,20 @@
-//! A model in the formats of others, in a file that appears whole or not at all.
+//! Exports of a model in other formats, each written atomically.
 
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use trellis_strategy::Model;
 
-use crate::disk::parent_of;
 use crate::error::ModelError;
-use crate::model_file::{objections, tensors};
+use crate::model_file::{model_errors, tensors};
 use crate::store::Checkpoint;
 use crate::{npz, pytorch, safetensors};
+use trellis_files::{parent_of, sync_directory};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a file of this name is taken for.
+    /// The format that the extension of a file name stands for.
     pub fn of(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()? {
             "safetensors" => Some(Format::Safetensors),
@@ -36,11 +36,11 @@ impl Format {
     }
 }
 
-/// What shall be written, and how.
+/// Format and options of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Export {
     pub format: Format,
-    /// Whether a file that is there may be replaced.
+    /// Whether an existing file may be replaced.
     pub overwrite: bool,
     /// Only for npz: `arr_0`, `arr_1`, ... instead of the names of the arrays.
     pub positional: bool,
@@ -52,11 +52,11 @@ pub fn export(checkpoint: &Checkpoint, format: Format, to: &Path) -> Result<(), 
 }
 
 impl Export {
-    /// Writes it; gives what a reader of the file would not expect.
+    /// Writes the file; returns notes about differences that a reader does not expect.
     pub fn write(&self, model: &Model, to: &Path) -> Result<Vec<String>, ModelError> {
-        let problems = objections("the model", model);
-        if !problems.is_empty() {
-            return Err(ModelError::Unfit { problems });
+        let errors = model_errors("the model", model);
+        if !errors.is_empty() {
+            return Err(ModelError::Unfit { errors });
         }
         if !self.overwrite && to.symlink_metadata().is_ok() {
             return Err(ModelError::Exists { path: to.to_owned() });
@@ -92,22 +92,21 @@ impl Export {
     fn place(&self, new: &Path, to: &Path) -> Result<(), ModelError> {
         let placed = match self.overwrite {
             true => fs::rename(new, to),
-            // Somebody may have made the file since we looked.
+            // Another process may have created the file since the check.
             false => match renameat_with(CWD, new, CWD, to, RenameFlags::NOREPLACE) {
                 Err(rustix::io::Errno::EXIST) => return Err(ModelError::Exists { path: to.to_owned() }),
-                // The file system cannot promise it.
+                // The file system has no RENAME_NOREPLACE.
                 Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(new, to),
                 other => other.map_err(io::Error::from),
             },
         };
-        let parent = parent_of(to);
-        placed.and_then(|()| File::open(parent)?.sync_all()).map_err(ModelError::disk("put in place", to))
+        placed.and_then(|()| sync_directory(parent_of(to))).map_err(ModelError::disk("rename to", to))
     }
 }
 
-/// Beside the file, so that it can be renamed; another process has another name.
+/// A name beside the target, so that a rename is possible; processes use different names.
 fn unfinished(to: &Path) -> Result<PathBuf, ModelError> {
-    let no_name = || ModelError::disk("write", to)(io::Error::other("it is not the name of a file"));
+    let no_name = || ModelError::disk("write", to)(io::Error::other("the path does not end with a file name"));
     let mut name = std::ffi::OsString::from(".unfinished-");
     name.push(to.file_name().ok_or_else(no_name)?);
     name.push(format!("-{}", std::process::id()));

@@ -1,8 +1,11 @@
-//! Models on disk: checkpoints that a run goes on from, and what is exported from them.
+//! Models on disk: checkpoints, from which runs resume, and exports to other formats.
 //!
-//! A checkpoint is the model, what its strategy remembers, and a manifest that says what they are. It appears whole or not
-//! at all ([`ModelStore`]), and is checked byte for byte when it is read. Nothing here knows of rounds under way, links,
-//! tokio or clocks: the time of a checkpoint is part of its manifest, given by the caller.
+//! A checkpoint consists of the model, the state of its strategy, and a manifest. It is written atomically ([`ModelStore`])
+//! and verified by its digests when it is read. This crate knows nothing of running rounds, links, tokio or clocks: the
+//! caller puts the time of a checkpoint into its manifest.
+//!
+//! # Invariants
+//! - A server follows no link below a directory of models.
 
 mod disk;
 mod error;

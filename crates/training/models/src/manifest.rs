@@ -1,67 +1,67 @@
-//! What a checkpoint says of itself: `manifest.json`. Names and forms here are a contract with files that exist.
+//! The manifest of a checkpoint, `manifest.json`. Existing files depend on its field names and formats.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Of manifests that this version writes, and the newest that it reads.
+/// The format that this version writes, and the newest that it reads.
 pub const MANIFEST_FORMAT: u32 = 1;
 
-/// Values by name, as loss and accuracy. One that is no number (a loss that diverged) is kept as such.
+/// Values by name, such as loss and accuracy. Non-finite values (a diverged loss) are preserved.
 pub type Metrics = BTreeMap<String, f64>;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Set when it is saved.
+    /// Set by the store.
     pub format: u32,
     pub run_id: String,
-    /// The last round that the model has seen; 0: the first model, before any.
+    /// The last round that changed the model; 0 for the initial model.
     pub round: u64,
     pub rounds_planned: u64,
     /// Whether the run ended with this round.
     #[serde(rename = "final")]
     pub is_final: bool,
     pub strategy: String,
-    /// Of sampling and noise.
+    /// The seed of sampling and noise.
     pub seed: u64,
-    /// The settings of the run as they took effect.
+    /// The effective settings of the run.
     pub run_config: BTreeMap<String, Value>,
-    /// Of this round.
+    /// The metrics of this round.
     pub metrics: Measured,
-    /// Of all rounds until this one, those before a resume too.
+    /// The metrics of all rounds up to this one, including those before a resume.
     pub history: Vec<Measured>,
-    /// What a strategy remembers in single numbers. To be looked at: they are read from the state's file, to the last bit.
+    /// The numbers of the strategy's state, for people. Loading reads the exact values from the state file.
     #[serde(with = "numbers")]
     pub state_numbers: BTreeMap<String, f64>,
     pub app: App,
     pub resumed_from: Option<Origin>,
     /// Seconds since 1970.
     pub saved_at: f64,
-    /// The Trellis that wrote it; set when it is saved.
+    /// The version of Trellis that wrote it; set by the store.
     pub trellis_version: String,
-    /// By name, what must be found in them; set when it is saved.
+    /// Size and digest of each file by name; set by the store.
     pub files: BTreeMap<String, FileFacts>,
 }
 
 impl Manifest {
-    /// What a run that goes on from here was resumed from.
+    /// The origin of a run that resumes from this checkpoint.
     pub fn as_origin(&self) -> Origin {
         let before = self.resumed_from.clone().map(Box::new);
         Origin { run: self.run_id.clone(), round: self.round, before }
     }
 
-    /// The checkpoints that led to this one, the nearest first.
+    /// The checkpoints that led to this one, nearest first.
     pub fn lineage(&self) -> Vec<&Origin> {
         std::iter::successors(self.resumed_from.as_ref(), |origin| origin.before.as_deref()).collect()
     }
 
-    /// Of the model alone.
+    /// The size of the model file.
     pub fn model_bytes(&self) -> u64 {
         self.files.get(crate::store::MODEL_FILE).map_or(0, |facts| facts.bytes)
     }
 
-    /// Of all its files.
+    /// The size of all files.
     pub fn bytes(&self) -> u64 {
         self.files.values().map(|facts| facts.bytes).sum()
     }
@@ -77,7 +77,7 @@ pub struct Measured {
     pub evaluate: Metrics,
 }
 
-/// The app whose clients trained the model.
+/// The app that trained the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
     pub fab_id: String,
@@ -85,7 +85,7 @@ pub struct App {
     pub fab_hash: String,
 }
 
-/// A checkpoint that a run was resumed from, and what led to that one: known also when they are long removed.
+/// A checkpoint that a run was resumed from, and that one's own origin. It survives the removal of those checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     pub run: String,
@@ -97,11 +97,10 @@ pub struct Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
     pub bytes: u64,
-    /// In hexadecimal.
     pub sha256: String,
 }
 
-/// Numbers in JSON, which has no words for those that are not finite: they are texts, as Python and JavaScript spell them.
+/// Numbers in JSON, which cannot express non-finite values: these are strings, spelled as in Python and JavaScript.
 mod numbers {
     use super::*;
     use serde::{Deserializer, Serializer, de::Error};
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_refused() {
+    fn text_is_not_a_metric() {
         let bad = r#"{"round": 1, "train": {"loss": "low"}, "evaluate": {}}"#;
         let error = serde_json::from_str::<Measured>(bad).unwrap_err().to_string();
         assert!(error.contains("\"low\" is not a number"), "{error}");

@@ -1,6 +1,6 @@
 //! The npz format of numpy: a zip of `.npy` files, one for each array.
 //!
-//! numpy has no bfloat16. Such arrays are written as float32, which holds the same numbers; none can be read.
+//! numpy has no bfloat16, so such arrays are written as float32 with the same values, and never read.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read as _, Write as _};
@@ -14,14 +14,14 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 use crate::safetensors::Tensor;
 
 const SUFFIX: &str = ".npy";
-/// What numpy calls arrays that were given no name.
+/// numpy's prefix for arrays without a name.
 const POSITIONAL: &str = "arr_";
-/// Larger members need the fields of Zip64.
+/// The zip format stores larger members with Zip64 fields only.
 const LARGE_MEMBER_BYTES: usize = 0xffff_0000;
-/// How many elements are converted at once.
+/// Elements that are converted at once.
 const BLOCK_ELEMENTS: usize = 1 << 16;
 
-/// Writes the arrays under their names, or as `arr_0`, `arr_1`, ... Says what a reader would not expect.
+/// Writes the arrays under their names, or as `arr_0`, `arr_1`, ... Returns notes about changed element types.
 pub fn write(file: &mut File, tensors: &[Tensor<'_>], positional: bool) -> io::Result<Vec<String>> {
     let mut zip = ZipWriter::new(BufWriter::new(file));
     let mut widened = Vec::new();
@@ -49,7 +49,7 @@ pub fn write(file: &mut File, tensors: &[Tensor<'_>], positional: bool) -> io::R
     })
 }
 
-/// A member as it is, of about so many bytes.
+/// Options of an uncompressed member of about this size.
 pub fn stored(bytes: usize) -> SimpleFileOptions {
     let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
     options.large_file(bytes > LARGE_MEMBER_BYTES)
@@ -68,22 +68,23 @@ fn write_widened(out: &mut impl io::Write, halves: &[u8]) -> io::Result<()> {
 }
 
 pub fn read(file: File) -> Result<Vec<(Slot, Bytes)>, String> {
-    let mut zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("it is not a whole zip: {error}"))?;
+    let mut zip =
+        ZipArchive::new(BufReader::new(file)).map_err(|error| format!("not a complete zip archive: {error}"))?;
     let mut found = Vec::with_capacity(zip.len());
     for index in 0..zip.len() {
         let mut member = zip.by_index(index).map_err(|error| error.to_string())?;
         let name = member.name().map_err(|error| error.to_string())?.into_owned();
         let Some(array) = name.strip_suffix(SUFFIX) else {
-            return Err(format!("it is a zip, and no .npz: {name:?} in it is no array"));
+            return Err(format!("a zip archive, but not .npz: its member {name:?} is not an array"));
         };
         let mut bytes = Vec::new();
-        member.read_to_end(&mut bytes).map_err(|error| format!("{name:?} in it is damaged: {error}"))?;
-        found.push(tensor(array, bytes.into()).map_err(|why| format!("the array {array:?}: {why}"))?);
+        member.read_to_end(&mut bytes).map_err(|error| format!("its member {name:?} is damaged: {error}"))?;
+        found.push(tensor(array, bytes.into()).map_err(|error| format!("the array {array:?}: {error}"))?);
     }
     let position = |slot: &Slot| slot.name.strip_prefix(POSITIONAL)?.parse::<u64>().ok();
     if found.iter().all(|(slot, _)| position(slot).is_some()) {
         found.sort_by_key(|(slot, _)| position(slot));
-        // Flower names the arrays of a list 0, 1, ...: a model by `np.savez(file, *arrays)` must fit one of a ClientApp.
+        // Flower names the arrays of a list 0, 1, ...; a model saved by `np.savez(file, *arrays)` must match them.
         for (slot, _) in &mut found {
             slot.name.drain(..POSITIONAL.len());
         }

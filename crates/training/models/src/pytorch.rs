@@ -1,5 +1,5 @@
-//! A state dict as `torch.save` writes it: a zip with a pickle that describes tensors, and the elements of each in a member
-//! of its own. It is read by `torch.load`, also with `weights_only`: nothing in it is code.
+//! A state dict as `torch.save` writes it: a zip archive with a pickle that describes the tensors, and one member for the
+//! elements of each. `torch.load` reads it with `weights_only` too: it contains no code.
 
 mod pickle;
 
@@ -11,11 +11,11 @@ use zip::write::ZipWriter;
 use crate::npz::stored;
 use crate::safetensors::Tensor;
 
-/// torch takes the directory of the first member for that of all.
+/// torch derives the directory of all members from the first one.
 const DIRECTORY: &str = "model";
-/// Where elements begin, so that a file can be mapped.
+/// Alignment of the elements, so that the file can be mapped.
 const ALIGNMENT: u16 = 64;
-/// Of the container: the one whose storages are members.
+/// The version of the container format in which storages are members.
 const VERSION: &[u8] = b"3\n";
 const BYTE_ORDER: &[u8] = b"little";
 

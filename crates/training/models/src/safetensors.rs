@@ -1,8 +1,8 @@
-//! The safetensors format: the length of a header, the header in JSON, the elements of all arrays behind one another.
+//! The safetensors format: the length of the header, the header as JSON, and the elements of all arrays.
 //!
-//! Written by hand because files are hashed while they are written, keep our order, and never need the model twice in
-//! memory. Arrays lie in the order of the model, those with larger elements first, as readers that map the file need it; where
-//! that is another order, the model's own is in the metadata.
+//! Implemented here because we hash files while they are written, preserve the order of the arrays, and never hold the model
+//! twice in memory. Arrays with larger elements come first, which aligns them for readers that map the file. If this changes
+//! the order, the metadata lists the original order.
 
 #[cfg(test)]
 mod tests;
@@ -20,15 +20,15 @@ use trellis_strategy::Slot;
 use trellis_wire::object::MAX_ARRAY_DIMENSIONS;
 use trellis_wire::records::Dtype;
 
-/// No array can have this name.
+/// Reserved by the format: no array can have this name.
 pub const METADATA: &str = "__metadata__";
-/// Names of the arrays in their order, as JSON.
+/// The array names in the order of the model, as JSON.
 const ORDER: &str = "order";
-/// Loaders ask for whom a file was written. What they want to hear is that names and shapes are those of PyTorch.
+/// Loaders check the framework of a file. Names and shapes are those of PyTorch.
 const FORMAT: (&str, &str) = ("format", "pt");
-/// The largest header that readers of the format accept.
+/// The largest header that other readers of the format accept.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// The elements begin at a multiple of this.
+/// Alignment of the first element.
 const ALIGNMENT: usize = 8;
 
 /// An array to be written.
@@ -39,18 +39,18 @@ pub struct Tensor<'a> {
     pub data: &'a [u8],
 }
 
-/// What a file holds.
+/// The content of a file.
 pub struct Content {
     /// In the order of the model.
     pub tensors: Vec<(Slot, Bytes)>,
     pub metadata: BTreeMap<String, String>,
 }
 
-pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], told: &[(&str, String)]) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], extra: &[(&str, String)]) -> io::Result<()> {
     let mut placed: Vec<&Tensor<'_>> = tensors.iter().collect();
     placed.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bytes()));
     let mut metadata = BTreeMap::from([(FORMAT.0, FORMAT.1.to_owned())]);
-    metadata.extend(told.iter().map(|(key, value)| (*key, value.clone())));
+    metadata.extend(extra.iter().map(|(key, value)| (*key, value.clone())));
     if placed.iter().zip(tensors).any(|(placed, tensor)| placed.name != tensor.name) {
         let order: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_ref()).collect();
         metadata.insert(ORDER, serde_json::to_string(&order)?);
@@ -58,7 +58,7 @@ pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], told: &[(&str, String)
     let mut header = serde_json::to_vec(&Header { metadata: &metadata, placed: &placed })?;
     header.resize(header.len().next_multiple_of(ALIGNMENT), b' ');
     if header.len() as u64 > MAX_HEADER_BYTES {
-        return Err(io::Error::other("the names and shapes of its arrays are more than 100 MB"));
+        return Err(io::Error::other("the names and shapes of the arrays exceed 100 MB"));
     }
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
@@ -74,10 +74,10 @@ impl Serialize for Header<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.placed.len() + 1))?;
         map.serialize_entry(METADATA, self.metadata)?;
-        let mut at = 0;
+        let mut start = 0;
         for tensor in self.placed {
-            let data_offsets = (at, at + tensor.data.len());
-            at = data_offsets.1;
+            let data_offsets = (start, start + tensor.data.len());
+            start = data_offsets.1;
             let dtype = name_of(tensor.dtype).into();
             map.serialize_entry(&tensor.name, &Info { dtype, shape: tensor.shape.into(), data_offsets })?;
         }
@@ -110,32 +110,32 @@ const fn name_of(dtype: Dtype) -> &'static str {
     }
 }
 
-/// Reads a whole file; the arrays are parts of it, not copies.
+/// Reads a file. The arrays share its memory.
 pub fn read(file: &Bytes) -> Result<Content, String> {
     let (header, data) = split(file)?;
-    let Found { metadata, infos } = serde_json::from_slice(&header)
-        .map_err(|error| format!("its header is not that of a safetensors file: {error}"))?;
+    let Parsed { metadata, infos } =
+        serde_json::from_slice(&header).map_err(|error| format!("its header is not a safetensors header: {error}"))?;
     let mut found = Vec::with_capacity(infos.len());
     for (name, info) in infos {
         found.push((info.data_offsets, slot(name, info)?));
     }
-    // Where arrays of no length share a place, the header tells who was first.
+    // Empty arrays share an offset; the stable sort preserves their order in the header.
     found.sort_by_key(|(offsets, _)| *offsets);
     let mut tensors = Vec::with_capacity(found.len());
-    let mut at = 0;
+    let mut expected = 0;
     for ((from, to), slot) in found {
-        if from != at || to > data.len() {
-            return Err(format!("the elements of {:?} do not lie where the array before it ends", slot.name));
+        if from != expected || to > data.len() {
+            return Err(format!("the elements of {:?} do not begin where the previous array ends", slot.name));
         }
         let elements = data.slice(from..to);
         if slot.dtype == Dtype::Bool && elements.iter().any(|byte| *byte > 1) {
-            return Err(format!("the array {:?} of truth values holds something else", slot.name));
+            return Err(format!("the boolean array {:?} contains a value other than 0 and 1", slot.name));
         }
         tensors.push((slot, elements));
-        at = to;
+        expected = to;
     }
-    if at != data.len() {
-        return Err(format!("{} bytes at its end belong to no array", data.len() - at));
+    if expected != data.len() {
+        return Err(format!("its last {} bytes belong to no array", data.len() - expected));
     }
     if let Some(order) = metadata.get(ORDER) {
         reorder(&mut tensors, order)?;
@@ -147,7 +147,7 @@ fn split(file: &Bytes) -> Result<(Bytes, Bytes), String> {
     let length = file.first_chunk::<8>().map(|length| u64::from_le_bytes(*length));
     let length = length.ok_or("it is shorter than the header of a safetensors file")?;
     if length > MAX_HEADER_BYTES || length > (file.len() - 8) as u64 {
-        return Err("it does not begin like a safetensors file, or is cut off".to_owned());
+        return Err("it does not begin like a safetensors file, or it is truncated".to_owned());
     }
     let end = 8 + length as usize;
     Ok((file.slice(8..end), file.slice(end..)))
@@ -156,13 +156,13 @@ fn split(file: &Bytes) -> Result<(Bytes, Bytes), String> {
 fn slot(name: String, info: Info<'_>) -> Result<Slot, String> {
     let dtype = Dtype::ALL.iter().copied().find(|dtype| name_of(*dtype) == info.dtype).ok_or_else(|| {
         let known: Vec<&str> = Dtype::ALL.iter().map(|dtype| name_of(*dtype)).collect();
-        format!("the array {name:?} has elements of the type {}; known are {}", info.dtype, known.join(", "))
+        format!("the array {name:?} has elements of the unknown type {}; known types: {}", info.dtype, known.join(", "))
     })?;
     let shape = info.shape.into_owned();
     if shape.len() > MAX_ARRAY_DIMENSIONS {
         return Err(format!("the array {name:?} has more than {MAX_ARRAY_DIMENSIONS} dimensions"));
     }
-    // A zero does not excuse the rest: a product in another order would overflow.
+    // Zeros are skipped: the product of the other lengths must not overflow either.
     let lengths = shape.iter().filter(|length| **length != 0);
     let fits = lengths.copied().try_fold(dtype.bytes(), usize::checked_mul).is_some();
     let slot = Slot { name, dtype, shape };
@@ -175,42 +175,42 @@ fn slot(name: String, info: Info<'_>) -> Result<Slot, String> {
 
 fn reorder(tensors: &mut [(Slot, Bytes)], order: &str) -> Result<(), String> {
     let names: Vec<String> =
-        serde_json::from_str(order).map_err(|error| format!("its order of arrays is unreadable: {error}"))?;
+        serde_json::from_str(order).map_err(|error| format!("its order of arrays is invalid: {error}"))?;
     let places: BTreeMap<&str, usize> = names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
     if places.len() != tensors.len() || tensors.iter().any(|(slot, _)| !places.contains_key(slot.name.as_str())) {
-        return Err("its order of arrays names others than it has".to_owned());
+        return Err("its order of arrays does not match its arrays".to_owned());
     }
     tensors.sort_by_key(|(slot, _)| places[slot.name.as_str()]);
     Ok(())
 }
 
-/// A header as it is found, in the order of its text.
-struct Found {
+/// A parsed header, in the order of its text.
+struct Parsed {
     metadata: BTreeMap<String, String>,
     infos: Vec<(String, Info<'static>)>,
 }
 
-impl<'de> Deserialize<'de> for Found {
+impl<'de> Deserialize<'de> for Parsed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FoundVisitor)
+        deserializer.deserialize_map(ParsedVisitor)
     }
 }
 
-struct FoundVisitor;
+struct ParsedVisitor;
 
-impl<'de> Visitor<'de> for FoundVisitor {
-    type Value = Found;
+impl<'de> Visitor<'de> for ParsedVisitor {
+    type Value = Parsed;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("arrays by name")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
-        let mut found = Found { metadata: BTreeMap::new(), infos: Vec::new() };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+        let mut found = Parsed { metadata: BTreeMap::new(), infos: Vec::new() };
         let mut names = BTreeSet::new();
         while let Some(name) = map.next_key::<String>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("{name:?} is there twice")));
+                return Err(A::Error::custom(format!("{name:?} occurs twice")));
             }
             match name.as_str() {
                 METADATA => found.metadata = map.next_value()?,

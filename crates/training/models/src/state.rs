@@ -1,4 +1,4 @@
-//! What a strategy remembers, as the arrays of a file: `models/MODEL/ARRAY` and, as scalars, `numbers/NAME`.
+//! The state of a strategy as arrays of a file: `models/MODEL/ARRAY` and, as scalars, `numbers/NAME`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::safetensors::{Content, Tensor};
 const MODELS: &str = "models";
 const NUMBERS: &str = "numbers";
 
-/// The numbers of a state in their bytes, which tensors borrow.
+/// The numbers of a state as bytes, which tensors borrow.
 pub struct NumberBytes(Vec<(String, [u8; 8])>);
 
 impl NumberBytes {
@@ -39,21 +39,21 @@ pub fn tensors<'a>(state: &'a State, numbers: &'a NumberBytes) -> Vec<Tensor<'a>
     of_models.chain(of_numbers).collect()
 }
 
-/// The names of the models: one without arrays has no other trace.
+/// The names of the models. They are listed here because a model without arrays leaves no other trace.
 pub fn metadata(state: &State) -> Vec<(&'static str, String)> {
     let names: Vec<&String> = state.models.keys().collect();
     vec![(MODELS, serde_json::to_string(&names).expect("names are text"))]
 }
 
 pub fn read(content: Content) -> Result<State, String> {
-    let names = content.metadata.get(MODELS).ok_or("it does not tell the names of its models")?;
+    let names = content.metadata.get(MODELS).ok_or("its metadata does not list its models")?;
     let names: Vec<String> =
-        serde_json::from_str(names).map_err(|error| format!("the names of its models: {error}"))?;
+        serde_json::from_str(names).map_err(|error| format!("the list of its models is invalid: {error}"))?;
     let mut numbers = BTreeMap::new();
     let mut parts: BTreeMap<String, (Layout, Vec<bytes::Bytes>)> =
         names.iter().map(|name| (escaped(name), Default::default())).collect();
     for (slot, data) in content.tensors {
-        let unknown = || format!("the array {:?} is no part of a state", slot.name);
+        let unknown = || format!("the array {:?} does not belong to a state", slot.name);
         match slot.name.split_once('/').ok_or_else(unknown)? {
             (NUMBERS, name) => {
                 let bytes = (slot.dtype == Dtype::F64).then(|| data.as_ref().try_into().ok()).flatten();
@@ -76,7 +76,7 @@ pub fn read(content: Content) -> Result<State, String> {
     Ok(State { models, numbers })
 }
 
-/// A name that ends at the next `/`.
+/// Escapes `/`, which separates the name from that of an array.
 fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }

@@ -1,9 +1,9 @@
 //! The directory of all checkpoints: `ROOT/RUN/round-000005/{model.safetensors,state.safetensors,manifest.json}`, and in each
-//! run's directory a link `latest` to what was saved last.
+//! run's directory a link `latest` to the checkpoint that was saved last.
 //!
-//! A checkpoint is filled under another name, flushed and renamed, so it is there as a whole or not at all. Who writes holds
-//! the lock of the run's directory, and takes away what those before left unfinished. The newest one is found by its number,
-//! not by `latest`: the link is for people and scripts.
+//! A checkpoint is written under another name, fsynced and renamed, so it exists completely or not at all. Writers hold the
+//! lock of the run's directory and remove unfinished entries of earlier writers. Readers find the newest checkpoint by its
+//! number, not by `latest`: the link is for people and scripts.
 
 mod reading;
 #[cfg(test)]
@@ -17,17 +17,17 @@ use trellis_strategy::{Model, State};
 use crate::disk::{self, Disk};
 use crate::error::ModelError;
 use crate::manifest::{MANIFEST_FORMAT, Manifest};
-use crate::model_file::{objections, tensors};
+use crate::model_file::{model_errors, tensors};
 use crate::{safetensors, state};
 
-/// The link to the checkpoint that was saved last.
+/// The name of the link to the checkpoint that was saved last.
 pub const LATEST: &str = "latest";
 const ROUND: &str = "round-";
 pub const MODEL_FILE: &str = "model.safetensors";
 const STATE_FILE: &str = "state.safetensors";
 const MANIFEST_FILE: &str = "manifest.json";
 
-/// Everything that a run needs to go on.
+/// Everything that a run needs to resume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
     pub manifest: Manifest,
@@ -35,34 +35,34 @@ pub struct Checkpoint {
     pub state: State,
 }
 
-/// A checkpoint that was read and found whole.
+/// A verified checkpoint.
 #[derive(Debug)]
 pub struct Loaded {
     pub checkpoint: Checkpoint,
     pub path: PathBuf,
-    /// Newer ones that could not be used.
+    /// Newer checkpoints that are damaged.
     pub skipped: Vec<Skipped>,
 }
 
 #[derive(Debug)]
 pub struct Skipped {
     pub path: PathBuf,
-    pub why: ModelError,
+    pub error: ModelError,
 }
 
-/// A checkpoint that is there, by its manifest; its other files were not looked at.
+/// A checkpoint in a listing. Only its manifest was read.
 #[derive(Debug)]
 pub struct Entry {
     pub run_id: String,
     pub round: u64,
     pub path: PathBuf,
-    /// Whether the link `latest` of its run points to it.
+    /// Whether the link `latest` of its run points to this checkpoint.
     pub latest: bool,
     pub manifest: Result<Manifest, ModelError>,
 }
 
 impl Entry {
-    /// Its model, below the root of the store.
+    /// The path of its model, relative to the root of the store.
     pub fn model_path(&self) -> String {
         format!("{}/{}/{MODEL_FILE}", self.run_id, round_name(self.round))
     }
@@ -83,13 +83,12 @@ impl ModelStore {
         &self.root
     }
 
-    /// Keeps a checkpoint; when this returns, a crash of the machine does not lose it. One of the same run and round is
-    /// replaced.
+    /// Saves a checkpoint durably. It replaces an existing one of the same run and round.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf, ModelError> {
         let manifest = &checkpoint.manifest;
-        let problems = checkpoint.objections();
-        if !problems.is_empty() {
-            return Err(ModelError::Unfit { problems });
+        let errors = checkpoint.model_errors();
+        if !errors.is_empty() {
+            return Err(ModelError::Unfit { errors });
         }
         let run = self.run_dir(&manifest.run_id)?;
         self.disk.make_dir(&run)?;
@@ -98,10 +97,10 @@ impl ModelStore {
         self.sweep_others(&run);
         let name = round_name(manifest.round);
         let place = run.join(&name);
-        let new = self.disk.begin_dir(&place)?;
-        let saved = self.fill(&new, checkpoint).and_then(|()| self.disk.place_dir(&new, &place));
+        let new = self.disk.create_unfinished_dir(&place)?;
+        let saved = self.fill(&new, checkpoint).and_then(|()| self.disk.publish_dir(&new, &place));
         if let Err(error) = saved {
-            // As on a full disk: what was written is of no use, and its space is.
+            // The disk may be full: free the space of the unusable content.
             let _ = self.disk.remove(&new);
             return Err(error);
         }
@@ -131,8 +130,8 @@ impl ModelStore {
         Ok(())
     }
 
-    /// Removes all but the newest `keep` (at least one) that are whole; gives what it removed. What is newer than those is
-    /// left alone even if it is damaged: somebody may want to look at it.
+    /// Removes all but the newest `keep` (at least one) complete checkpoints; returns the removed ones. A damaged checkpoint
+    /// that is newer than those remains for inspection.
     pub fn retain(&self, run: &str, keep: usize) -> Result<Vec<PathBuf>, ModelError> {
         let directory = self.run_dir(run)?;
         if !directory.is_dir() {
@@ -145,16 +144,16 @@ impl ModelStore {
         for (_, name) in rounds(&directory)?.into_iter().rev() {
             let path = directory.join(&name);
             if kept < keep.max(1) {
-                kept += usize::from(reading::seems_whole(&path));
+                kept += usize::from(reading::has_all_files(&path));
             } else if !is_latest(&directory, &name) {
-                self.disk.withdraw_dir(&path)?;
+                self.disk.remove_dir_atomically(&path)?;
                 removed.push(path);
             }
         }
         Ok(removed)
     }
 
-    /// Removes the checkpoint of a round, if it is there. `latest` then points to the newest that is left.
+    /// Removes the checkpoint of a round, if it exists, and points `latest` to the newest remaining one.
     pub fn remove(&self, run: &str, round: u64) -> Result<(), ModelError> {
         let directory = self.run_dir(run)?;
         let place = directory.join(round_name(round));
@@ -162,7 +161,7 @@ impl ModelStore {
             return Ok(());
         }
         let _lock = self.disk.lock(&directory)?;
-        self.disk.withdraw_dir(&place)?;
+        self.disk.remove_dir_atomically(&place)?;
         match rounds(&directory)?.last() {
             Some((_, newest)) if is_latest(&directory, &round_name(round)) => {
                 self.disk.point_link(&directory.join(LATEST), newest)
@@ -172,29 +171,29 @@ impl ModelStore {
         }
     }
 
-    /// Removes a run with all its checkpoints; gives the rounds that it had.
+    /// Removes a run with all its checkpoints; returns their rounds.
     pub fn remove_run(&self, run: &str) -> Result<Vec<u64>, ModelError> {
         let directory = self.run_dir(run)?;
         let present: Vec<u64> = rounds(&directory)?.into_iter().map(|(round, _)| round).collect();
         if directory.is_dir() {
             let _lock = self.disk.lock(&directory)?;
-            // What a crash left of another removal.
+            // A removal that was killed may have left an entry in the root.
             self.disk.sweep(&self.root)?;
-            self.disk.withdraw_dir(&directory)?;
+            self.disk.remove_dir_atomically(&directory)?;
         }
         Ok(present)
     }
 
-    /// The runs that have checkpoints here.
+    /// The runs that have checkpoints.
     pub fn runs(&self) -> Result<Vec<String>, ModelError> {
         let mut runs = disk::names(&self.root)?;
-        // A link may lead out of this directory.
+        // Links are skipped: they may lead out of the root.
         runs.retain(|run| is_run_id(run) && self.root.join(run).symlink_metadata().is_ok_and(|found| found.is_dir()));
         Ok(runs)
     }
 
-    /// Opens the model of a checkpoint by its path below the root, as [`Entry::model_path`] gives it; `None`: there is no such
-    /// model. No link is followed, so that nothing outside the root is read.
+    /// Opens a model by its path, as [`Entry::model_path`] returns it; `None` if there is no such model. Links are not
+    /// followed, so nothing outside the root is read.
     pub fn open_model(&self, path: &str) -> Result<Option<File>, ModelError> {
         let Some((run, round)) = path.strip_suffix(MODEL_FILE).and_then(|path| path.strip_suffix('/')?.split_once('/'))
         else {
@@ -207,7 +206,7 @@ impl ModelStore {
         disk::open_beneath(&self.root, &[run, round, MODEL_FILE])
     }
 
-    /// All checkpoints of all runs, by run and round.
+    /// All checkpoints, sorted by run and round.
     pub fn list(&self) -> Result<Vec<Entry>, ModelError> {
         let mut entries = Vec::new();
         for run_id in self.runs()? {
@@ -221,13 +220,12 @@ impl ModelStore {
         Ok(entries)
     }
 
-    /// A checkpoint of a run: that of a round, or the newest that is whole. Use [`ModelStore::open`] to learn what was
-    /// skipped.
+    /// Loads the checkpoint of a round, or the newest undamaged one. [`ModelStore::open`] also returns what was skipped.
     pub fn load(&self, run: &str, round: Option<u64>) -> Result<Checkpoint, ModelError> {
         self.open(run, round).map(|loaded| loaded.checkpoint)
     }
 
-    /// As [`ModelStore::load`], with where it is and which newer ones are damaged.
+    /// Like [`ModelStore::load`], with the checkpoint's path and the damaged newer checkpoints.
     pub fn open(&self, run: &str, round: Option<u64>) -> Result<Loaded, ModelError> {
         match round {
             Some(round) => reading::checkpoint(self.present(run, round)?),
@@ -238,7 +236,7 @@ impl ModelStore {
         }
     }
 
-    /// The directory of a round's checkpoint, or an error with the rounds that have one.
+    /// The directory of a round's checkpoint, or an error that lists the existing rounds.
     pub fn present(&self, run: &str, round: u64) -> Result<PathBuf, ModelError> {
         let directory = self.run_dir(run)?;
         let present = rounds(&directory)?;
@@ -252,12 +250,12 @@ impl ModelStore {
         }
     }
 
-    /// The checkpoint in a directory, or the newest one in that of a run.
+    /// Loads the checkpoint in a directory, or the newest one of a run's directory.
     pub fn load_path(path: &Path) -> Result<Checkpoint, ModelError> {
         ModelStore::open_path(path).map(|loaded| loaded.checkpoint)
     }
 
-    /// As [`ModelStore::load_path`], with where it is and which newer ones are damaged.
+    /// Like [`ModelStore::load_path`], with the checkpoint's path and the damaged newer checkpoints.
     pub fn open_path(path: &Path) -> Result<Loaded, ModelError> {
         if path.join(MANIFEST_FILE).exists() {
             return reading::checkpoint(path.to_owned());
@@ -272,7 +270,7 @@ impl ModelStore {
         }
     }
 
-    /// Runs that were killed do not come back to sweep; whoever saves next does it for them. Not worth an error.
+    /// Removes unfinished entries of other runs: a killed run does not return to remove its own. Errors are ignored.
     fn sweep_others(&self, own: &Path) {
         for run in disk::names(&self.root).unwrap_or_default() {
             let directory = self.root.join(&run);
@@ -280,7 +278,7 @@ impl ModelStore {
                 continue;
             }
             let left = disk::names(&directory).is_ok_and(|names| names.iter().any(|name| disk::is_unfinished(name)));
-            // Whoever holds the lock is at work there. It is kept until all is swept.
+            // The lock shows that no writer is active; it is held until the sweep is done.
             if left && let Ok(Some(_lock)) = self.disk.try_lock(&directory) {
                 let _ = self.disk.sweep(&directory);
             }
@@ -289,12 +287,12 @@ impl ModelStore {
 }
 
 impl Checkpoint {
-    fn objections(&self) -> Vec<String> {
-        let mut problems = objections("the model", &self.model);
+    fn model_errors(&self) -> Vec<String> {
+        let mut errors = model_errors("the model", &self.model);
         for (name, model) in &self.state.models {
-            problems.extend(objections(&format!("{name:?} of the state"), model));
+            errors.extend(model_errors(&format!("{name:?} of the state"), model));
         }
-        problems
+        errors
     }
 }
 
@@ -303,7 +301,7 @@ fn round_name(round: u64) -> String {
     format!("{ROUND}{round:06}")
 }
 
-/// The rounds of which there is a checkpoint, and the names of their directories, oldest first.
+/// The rounds that have a checkpoint, and the names of their directories, oldest first.
 fn rounds(run: &Path) -> Result<Vec<(u64, String)>, ModelError> {
     let names = disk::names(run)?;
     let round = |name: String| Some((name.strip_prefix(ROUND)?.parse().ok()?, name));
@@ -317,7 +315,7 @@ fn is_latest(run: &Path, name: &str) -> bool {
     std::fs::read_link(run.join(LATEST)).is_ok_and(|target| target == Path::new(name))
 }
 
-/// A word that cannot lead elsewhere.
+/// Whether a text is a safe directory name: one word without separators.
 pub fn is_run_id(run: &str) -> bool {
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
     run.chars().all(fits) && run.starts_with(|char: char| char.is_ascii_alphanumeric()) && run.len() <= 128

@@ -1,4 +1,4 @@
-//! For the tests of this crate: checkpoints to save, and a disk that fails at a chosen step.
+//! Fixtures for the tests of this crate: checkpoints, and a disk that fails at a chosen step.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use trellis_wire::records::Dtype;
 use crate::manifest::{App, Manifest, Measured, Metrics};
 use crate::store::Checkpoint;
 
-/// After how many steps what happens. Without a plan, nothing does.
+/// Fails after some steps. The default never fails.
 #[derive(Debug)]
 pub struct Trap {
     steps_left: AtomicI64,
@@ -20,9 +20,9 @@ pub struct Trap {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// This step and all after it do not happen.
+    /// This step and all later ones fail.
     Killed,
-    /// This step does not happen; what is done about it does.
+    /// This step fails; later ones succeed.
     DiskFull,
 }
 
@@ -37,8 +37,8 @@ impl Trap {
         Trap { steps_left: steps.into(), failure }
     }
 
-    /// Whether it has come to the failure.
-    pub fn has_sprung(&self) -> bool {
+    /// Whether the failure has happened.
+    pub fn has_failed(&self) -> bool {
         self.steps_left.load(Ordering::Relaxed) < 0
     }
 
@@ -53,7 +53,7 @@ impl Trap {
     }
 }
 
-/// An array whose bytes are all different from its neighbours'.
+/// An array with bytes that differ from their neighbours.
 pub fn array(name: &str, dtype: Dtype, shape: &[usize]) -> (Slot, Bytes) {
     let slot = Slot { name: name.to_owned(), dtype, shape: shape.to_vec() };
     let seed = name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
@@ -70,7 +70,7 @@ pub fn model(arrays: impl IntoIterator<Item = (Slot, Bytes)>) -> Model {
     Model { layout: Arc::new(Layout(slots)), arrays }
 }
 
-/// One array of each type, in an order that no sorting gives, with shapes that people forget.
+/// Two arrays of each type, unsorted, with shapes that include scalars and empty arrays.
 pub fn every_dtype() -> Model {
     let shapes: [&[usize]; 5] = [&[3, 2], &[], &[0], &[5], &[2, 0, 3]];
     let reversed = Dtype::ALL.iter().rev().enumerate();

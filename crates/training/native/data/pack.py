@@ -1,7 +1,7 @@
-"""Packs the digits that scikit-learn brings into `digits.bin` beside this file: 41 bytes for each image.
+"""Packs the digits data set of scikit-learn into `digits.bin`, 41 bytes per image.
 
-The first byte is the digit. Then come 64 pixels, row by row, as numbers of five bits (they go from 0 to 16), the lowest
-bit first. Run with the Python of an environment that has scikit-learn.
+The first byte is the digit. 64 pixels follow, row by row, as five-bit numbers (0 to 16), lowest bit first. Requires
+scikit-learn.
 """
 
 from pathlib import Path

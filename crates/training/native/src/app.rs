@@ -1,4 +1,4 @@
-//! What an app is: it carries out instructions. It knows nothing of messages, objects or who sent what.
+//! The interface of an app, which handles instructions. It knows nothing of messages, objects or senders.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trellis_wire::proto::Scalar;
 use trellis_wire::records::Records;
 
-/// An app in Rust. One value serves all instructions of a node, also several at a time; what must outlive an instruction
-/// belongs into [`Context::state`].
+/// An app in Rust. One value serves all instructions of a node, possibly several at a time. State that must outlive an
+/// instruction belongs into [`Context::state`].
 pub trait ClientApp: Send + Sync {
-    /// Carries out one instruction. May take as long as the work takes, and should look at [`Instruction::stop`] often.
+    /// Handles one instruction. May take any time, and should check [`Instruction::stop`] often.
     fn handle(&self, instruction: Instruction<'_>, context: &mut Context) -> Result<Records, AppError>;
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Instruction<'a> {
     pub kind: MessageKind,
-    /// What comes after the dot in `query.init`.
+    /// The part after the dot in `query.init`.
     pub action: Option<&'a str>,
     pub records: &'a Records,
-    /// The round of training, where the instruction says so.
+    /// The round of training, if the instruction has one.
     pub round: Option<u64>,
     pub stop: &'a Stop,
 }
 
-/// What an instruction is for: the part before the dot of Flower's message type.
+/// The purpose of an instruction: the part before the dot of Flower's message type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
     Train,
@@ -34,7 +34,7 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    /// Splits a message type into kind and action; `None` if it is none that apps get.
+    /// Splits a message type into kind and action; `None` if the type is not addressed to apps.
     pub fn split(message_type: &str) -> Option<(Self, Option<&str>)> {
         let (kind, action) = match message_type.split_once('.') {
             Some((kind, action)) => (kind, Some(action)),
@@ -58,22 +58,22 @@ impl MessageKind {
     }
 }
 
-/// Where and for what the app works.
+/// The configurations and the state that an instruction is handled with.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Context {
     pub node_config: BTreeMap<String, Scalar>,
     pub run_config: BTreeMap<String, Scalar>,
-    /// Kept between the instructions of a run, unless one fails: then it is as it was before. Changes of the
-    /// configurations are not kept.
+    /// Preserved between the instructions of a run. If the app fails, changes of the state are discarded; changes of the
+    /// configurations always are.
     pub state: Records,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppError {
-    /// The instruction is answered with this reason.
+    /// The instruction is answered with an error reply that has this reason.
     #[error("{0}")]
     Failed(String),
-    /// The app was told to stop, and did; the instruction is not answered by it.
+    /// The app was asked to stop; it sends no reply.
     #[error("stopped")]
     Stopped,
 }
@@ -84,7 +84,7 @@ impl AppError {
     }
 }
 
-/// Tells an app that nobody waits for it any more: a deadline has passed, or the node stops. Copies tell the same.
+/// Asks an app to stop, because a deadline has passed or the node stops. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -97,7 +97,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// To be asked within long loops: `instruction.stop.check()?`.
+    /// For long loops: `instruction.stop.check()?`.
     pub fn check(&self) -> Result<(), AppError> {
         if self.is_stopped() { Err(AppError::Stopped) } else { Ok(()) }
     }

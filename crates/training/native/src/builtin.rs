@@ -1,8 +1,10 @@
-//! The apps that come with the program, by name: what they are, and making one from its settings.
+//! The built-in apps by name: their descriptions, and how each is built from its settings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
+
+use trellis_diagnostic::{Diagnostic, suggest};
 
 use crate::app::ClientApp;
 use crate::classifier::Classifier;
@@ -14,11 +16,10 @@ use crate::data::table::{self, TableSettings};
 use crate::echo::{self, Echo};
 use crate::network::Network;
 use crate::number::Number;
-use crate::problem::{Problem, nearest};
 use crate::settings::{Reader, Setting};
 use crate::training::{self, Training};
 
-/// An app, for help.
+/// The description of an app, for help texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub name: &'static str,
@@ -44,13 +45,13 @@ const DATA: &[Setting] = &[
         help: "of CSV features: own (mean 0, deviation 1 by the node's own training examples) or none",
     },
     Setting { name: "partition", default: "iid", help: "iid, dirichlet:ALPHA, or by-label:K (K classes on each node)" },
-    Setting { name: "partition-id", default: "", help: "where the node config has none" },
-    Setting { name: "num-partitions", default: "", help: "where the node config has none" },
-    Setting { name: "data-seed", default: "0", help: "decides who owns which example; the same on all nodes" },
-    Setting { name: "test-fraction", default: "0.2", help: "part of a node's examples that it tests with" },
+    Setting { name: "partition-id", default: "", help: "if the node config has none" },
+    Setting { name: "num-partitions", default: "", help: "if the node config has none" },
+    Setting { name: "data-seed", default: "0", help: "seed of the partition; the same on all nodes" },
+    Setting { name: "test-fraction", default: "0.2", help: "share of a node's examples for testing" },
 ];
 
-/// Settings about the data of one node. A run cannot set them: its nodes have data and partitions of their own.
+/// Settings about the data of one node. A run cannot set them: each node has its own data and partition.
 pub const NODE_SETTINGS: &[&str] = &["dataset", "label", "classes", "scale", "partition-id", "num-partitions"];
 
 /// All apps.
@@ -78,16 +79,12 @@ static BUILTINS: LazyLock<Vec<Description>> = LazyLock::new(|| {
     ]
 });
 
-/// Makes an app. Reads the data that its settings name; all that is wrong is told at once.
-pub fn builtin(name: &str, settings: &BTreeMap<String, String>) -> Result<Box<dyn ClientApp>, Vec<Problem>> {
+/// Builds an app and reads the data that its settings name. Returns all errors at once.
+pub fn builtin(name: &str, settings: &BTreeMap<String, String>) -> Result<Box<dyn ClientApp>, Vec<Diagnostic>> {
     let apps = builtins();
     let Some(described) = apps.iter().find(|app| app.name == name) else {
-        let names = || apps.iter().map(|app| app.name);
-        let advice = match nearest(name, names()) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
-        };
-        return Err(vec![Problem::new("app", format!("there is no native app {name:?}"), advice)]);
+        let advice = suggest(name, apps.iter().map(|app| app.name), "there are");
+        return Err(vec![Diagnostic::error("app", format!("there is no native app {name:?}"), advice)]);
     };
     let mut reader = Reader::new(described.settings.clone(), training::ALIASES, settings);
     let app: Option<Box<dyn ClientApp>> = match name {
@@ -111,7 +108,7 @@ pub fn builtin(name: &str, settings: &BTreeMap<String, String>) -> Result<Box<dy
     }
 }
 
-/// What every classifier needs.
+/// The settings that all classifiers share.
 struct Parts {
     dataset: Dataset,
     division: Division,
@@ -121,7 +118,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// `None` if something is wrong, which is noted.
+    /// `None` if a setting is invalid; the reader collects the errors.
     fn read(reader: &mut Reader) -> Option<Self> {
         let mut training = Training::default();
         for setting in training::SETTINGS {
@@ -202,6 +199,6 @@ fn hidden(text: &str) -> Result<usize, String> {
     hidden.ok_or_else(|| format!("a whole number from 1 to {MAX_HIDDEN}"))
 }
 
-fn count(text: &str, least: usize) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count >= least).ok_or_else(|| format!("a whole number from {least} on"))
+fn count(text: &str, min: usize) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count >= min).ok_or_else(|| format!("a whole number, at least {min}"))
 }

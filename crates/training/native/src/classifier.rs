@@ -1,4 +1,4 @@
-//! The apps that learn to tell classes apart: logistic regression and a small MLP, on digits or tables.
+//! The classifiers: logistic regression and a small MLP, on digits or tables.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::number::Number;
 use crate::training::{Training, train};
 
-/// The action of a query that asks for fresh weights.
+/// The query action that returns initial weights.
 const INIT: &str = "init";
 
 #[derive(Debug)]
@@ -22,11 +22,11 @@ pub struct Classifier {
     network: Network,
     dataset: Dataset,
     division: Division,
-    /// Where the node config says nothing.
+    /// Used if the node config has none.
     partition_id: Option<usize>,
     num_partitions: Option<usize>,
     training: Training,
-    /// The examples of the partition that was asked for last: as a rule always the same one.
+    /// The examples of the partition that was used last; usually it is always the same.
     shard: Mutex<Option<(Partition, Arc<Shard>)>>,
 }
 
@@ -85,22 +85,23 @@ impl Classifier {
                     None => ("num-partitions", "partition-id"),
                 };
                 let reason =
-                    format!("the node config has {given} but no {missing}: give both, or none for all the data");
+                    format!("the node config has {given} but no {missing}: set both, or neither for all the data");
                 Err(AppError::failed(reason))
             }
         }
     }
 
     fn shard(&self, partition: Partition) -> Result<Arc<Shard>, AppError> {
-        // What is inside is whole at all times, so a panic elsewhere does not spoil it.
-        let mut kept = self.shard.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, shard)) = kept.as_ref().filter(|(of, _)| *of == partition) {
+        // The value is always consistent, so a panic of another holder is harmless.
+        let mut cached = self.shard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, shard)) = cached.as_ref().filter(|(of, _)| *of == partition) {
             return Ok(shard.clone());
         }
-        let made = shard(&self.dataset, &self.division, partition).map_err(|why| AppError::failed(why.to_string()))?;
-        let made = Arc::new(made);
-        *kept = Some((partition, made.clone()));
-        Ok(made)
+        let shard =
+            shard(&self.dataset, &self.division, partition).map_err(|error| AppError::failed(error.to_string()))?;
+        let shard = Arc::new(shard);
+        *cached = Some((partition, shard.clone()));
+        Ok(shard)
     }
 }
 
@@ -112,8 +113,10 @@ impl ClientApp for Classifier {
             (MessageKind::Query, Some(INIT)) => self.init(&instruction, context),
             (kind, action) => {
                 let action = action.map(|action| format!(".{action}")).unwrap_or_default();
-                let reason =
-                    format!("this app does not know {}{action}: it knows train, evaluate, query.init", kind.as_str());
+                let reason = format!(
+                    "this app does not handle {}{action}: it handles train, evaluate, query.init",
+                    kind.as_str()
+                );
                 Err(AppError::failed(reason))
             }
         }
@@ -127,6 +130,6 @@ fn whole_number(config: &BTreeMap<String, Scalar>, name: &str) -> Result<Option<
     let number = Number::from_scalar(value).and_then(Number::as_int).and_then(|int| usize::try_from(int).ok());
     match number {
         Some(number) => Ok(Some(number)),
-        None => Err(AppError::failed(format!("{name} in the node config must be a whole number that is not negative"))),
+        None => Err(AppError::failed(format!("{name} in the node config must be a non-negative whole number"))),
     }
 }

@@ -1,14 +1,14 @@
-//! Examples to learn from: where they come from, and which of them are a node's own.
+//! Data sets, and the examples that a node selects from them.
 
 pub mod digits;
 pub mod partition;
 pub mod shard;
 pub mod table;
 
-/// All examples of a data set, of which a node uses its own.
+/// All examples of a data set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    /// Names of the classes; a label is a position in it.
+    /// The names of the classes; labels are indices into it.
     pub classes: Vec<String>,
     pub features: usize,
     pub labels: Vec<u32>,
@@ -17,9 +17,9 @@ pub struct Dataset {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rows {
-    /// The bundled ones, unpacked when they are needed.
+    /// The bundled digits, unpacked on access.
     Digits,
-    /// Row after row.
+    /// Row-major values.
     Table(Vec<f32>),
 }
 
@@ -28,7 +28,7 @@ impl Dataset {
         self.labels.len()
     }
 
-    /// The examples with those positions, in that order.
+    /// The examples at these positions, in this order.
     pub fn select(&self, indices: &[usize]) -> Examples {
         let mut examples = Examples::empty(self.features);
         for &index in indices {
@@ -45,7 +45,7 @@ impl Dataset {
     }
 }
 
-/// Examples in memory, ready to be computed with.
+/// Examples in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examples {
     features: usize,
@@ -66,7 +66,7 @@ impl Examples {
         self.labels.len()
     }
 
-    /// Row after row.
+    /// Row-major values.
     pub fn numbers(&self) -> &[f32] {
         &self.numbers
     }
@@ -75,13 +75,13 @@ impl Examples {
         &self.labels
     }
 
-    /// Takes over the chosen ones of others, in place of what was here.
-    pub fn fill(&mut self, others: &Examples, chosen: &[usize]) {
+    /// Replaces the content with the chosen examples of another set.
+    pub fn fill(&mut self, source: &Examples, chosen: &[usize]) {
         self.numbers.clear();
         self.labels.clear();
         for &index in chosen {
-            self.numbers.extend_from_slice(&others.numbers[index * self.features..(index + 1) * self.features]);
-            self.labels.push(others.labels[index]);
+            self.numbers.extend_from_slice(&source.numbers[index * self.features..(index + 1) * self.features]);
+            self.labels.push(source.labels[index]);
         }
     }
 }

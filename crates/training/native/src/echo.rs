@@ -1,4 +1,4 @@
-//! An app that gives back the model it got: what a round costs without any learning.
+//! An app that returns the received model, to measure the cost of a round without training.
 
 use trellis_wire::records::{Array, Arrays, Record, Records, Tensor, Values};
 
@@ -8,11 +8,11 @@ use crate::number::Number;
 use crate::settings::Setting;
 
 pub const SETTINGS: &[Setting] = &[
-    Setting { name: "num-examples", default: "1", help: "how many examples it says it has" },
+    Setting { name: "num-examples", default: "1", help: "number of examples that the reply reports" },
     Setting {
         name: "vary",
         default: "false",
-        help: "add the node's partition-id to the first number of each float32 array: objects that are alike are sent once",
+        help: "add the node's partition-id to the first number of each float32 array; equal objects are sent only once",
     },
 ];
 
@@ -26,7 +26,7 @@ impl ClientApp for Echo {
     fn handle(&self, instruction: Instruction<'_>, context: &mut Context) -> Result<Records, AppError> {
         let mut reply = Records::default();
         let partition = context.node_config.get("partition-id").and_then(Number::from_scalar).map(Number::as_f64);
-        // Strategies want no model back from an evaluation.
+        // Strategies expect no model in the reply to an evaluation.
         if instruction.kind != MessageKind::Evaluate {
             for (name, record) in instruction.records {
                 if let Record::Arrays(arrays) = record {
@@ -40,20 +40,20 @@ impl ClientApp for Echo {
     }
 }
 
-fn varied(arrays: &Arrays, by: f64) -> Arrays {
-    let mut others = Arrays::default();
+fn varied(arrays: &Arrays, offset: f64) -> Arrays {
+    let mut varied = Arrays::default();
     for (name, array) in arrays {
-        others.insert(name.as_str(), varied_array(array, by as f32).unwrap_or_else(|| array.clone()));
+        varied.insert(name.as_str(), varied_array(array, offset as f32).unwrap_or_else(|| array.clone()));
     }
-    others
+    varied
 }
 
-/// `None` for all but float32.
-fn varied_array(array: &Array, by: f32) -> Option<Array> {
+/// `None` unless the array is float32.
+fn varied_array(array: &Array, offset: f32) -> Option<Array> {
     let tensor = array.tensor().ok()?;
     let shape = tensor.shape().to_vec();
     let Values::F32(mut values) = tensor.into_values() else { return None };
-    *values.first_mut()? += by;
+    *values.first_mut()? += offset;
     Some(Tensor::new(shape, values).ok()?.into())
 }
 
@@ -65,18 +65,18 @@ mod tests {
     use crate::app::Stop;
 
     #[test]
-    fn nodes_give_back_other_numbers_where_they_shall() {
+    fn vary_changes_the_first_number_of_float_arrays() {
         let tensor = Tensor::new(vec![2], vec![1.0f32, 2.0]).unwrap();
         let steps = Tensor::new(vec![1], vec![7i64]).unwrap();
         let arrays = Arrays::default().with("w", Array::from(tensor)).with("steps", Array::from(steps));
         let records = Records::default().with("arrays", arrays);
         let stop = Stop::default();
-        let told =
+        let instruction =
             Instruction { kind: MessageKind::Train, action: None, records: &records, round: Some(1), stop: &stop };
         let third = Scalar { scalar: Some(scalar::Scalar::Sint64(3)) };
         let mut context = Context { node_config: [("partition-id".to_owned(), third)].into(), ..Context::default() };
         for (vary, first) in [(false, 1.0f32), (true, 4.0)] {
-            let reply = Echo { num_examples: 1, vary }.handle(told, &mut context).unwrap();
+            let reply = Echo { num_examples: 1, vary }.handle(instruction, &mut context).unwrap();
             let arrays = reply.arrays("arrays").unwrap();
             assert_eq!(arrays.get("w").unwrap().tensor().unwrap().values(), &Values::F32(vec![first, 2.0]));
             assert_eq!(arrays.get("steps"), records.arrays("arrays").unwrap().get("steps"));

@@ -1,4 +1,4 @@
-//! The names under which Flower's strategies send a model and expect it back, and a model between arrays and numbers.
+//! The record names that Flower's strategies use for models and metrics, and the conversion of models.
 
 use trellis_wire::object::{Entries, MetricRecord};
 use trellis_wire::records::{Arrays, Records, Tensor};
@@ -12,15 +12,15 @@ pub const METRICS: &str = "metrics";
 pub const NUM_EXAMPLES: &str = "num-examples";
 pub const SERVER_ROUND: &str = "server-round";
 
-/// The parameters of a model as they came, with the names that the sender gave them.
+/// The parameters of a received model, with the sender's names.
 #[derive(Debug, PartialEq)]
 pub struct Received {
     pub names: Vec<String>,
     pub parameters: Vec<f32>,
 }
 
-/// Finds the parameters of the network in an instruction: by name, or by position where the names are 0, 1, 2 ..., as
-/// Python makes them from a list.
+/// Extracts the parameters of the network from an instruction: by name, or by position if the names are 0, 1, 2 ..., which
+/// Flower derives from a Python list.
 pub fn receive(network: &Network, records: &Records) -> Result<Received, AppError> {
     let expected = network.parameters();
     let arrays = records.arrays(ARRAYS).ok_or_else(|| {
@@ -48,20 +48,20 @@ pub fn receive(network: &Network, records: &Records) -> Result<Received, AppErro
     }
     for (name, parameter) in received.names.iter().zip(&expected) {
         let array = arrays.get(name).ok_or_else(|| wrong(&format!("the array {name:?} is missing")))?;
-        let tensor = array.tensor().map_err(|why| wrong(&format!("the array {name:?} cannot be read: {why}")))?;
+        let tensor = array.tensor().map_err(|error| wrong(&format!("the array {name:?} cannot be read: {error}")))?;
         if tensor.shape() != parameter.shape {
             return Err(wrong(&format!("the array {name:?} has the wrong shape")));
         }
         let values = tensor.values().to_f32().ok_or_else(|| wrong(&format!("the array {name:?} is not of floats")))?;
         if !values.iter().all(|value| value.is_finite()) {
-            return Err(AppError::failed(format!("the array {name:?} holds numbers that are not finite")));
+            return Err(AppError::failed(format!("the array {name:?} contains non-finite values")));
         }
         received.parameters.extend_from_slice(&values);
     }
     Ok(received)
 }
 
-/// Parameters as arrays of 32-bit floats, under those names.
+/// Converts parameters to float32 arrays with these names.
 pub fn send(network: &Network, names: &[String], parameters: &[f32]) -> Arrays {
     let mut arrays = Arrays::default();
     for (name, parameter) in names.iter().zip(network.parameters()) {
@@ -71,7 +71,7 @@ pub fn send(network: &Network, names: &[String], parameters: &[f32]) -> Arrays {
     arrays
 }
 
-/// Measurements in the order given, and how many examples they are about, by which strategies weigh them.
+/// A record of the measurements in this order, and the number of examples, by which strategies weight them.
 pub fn metrics(measured: &[(&str, f64)], num_examples: usize) -> MetricRecord {
     let mut metrics = Entries::default();
     for (name, value) in measured {
@@ -88,7 +88,7 @@ fn described(parameters: &[Parameter]) -> String {
 }
 
 fn described_arrays(arrays: &Arrays) -> String {
-    /// A model of many arrays is not listed in full: the reason of an error must stay readable.
+    /// Longer lists are truncated: the reason of an error must stay readable.
     const SHOWN: usize = 12;
     let mut each: Vec<String> =
         arrays.iter().take(SHOWN).map(|(name, array)| format!("{name} {} {:?}", array.dtype, array.shape)).collect();

@@ -1,5 +1,5 @@
-//! From a message to its reply: objects become records, the app works on them, and its records become objects. What an
-//! app may do wrong becomes an error reply; what only the node can mend is an error of this function.
+//! From a message to its reply: objects become records, the app handles them, and its records become objects. Errors of the
+//! app and unreadable content become error replies; failures of the node become errors.
 
 use trellis_core::id::ObjectId;
 use trellis_wire::error_reply::ErrorCode;
@@ -12,30 +12,30 @@ use trellis_wire::records::{
 use crate::app::{AppError, ClientApp, Context, Instruction, MessageKind, Stop};
 use crate::exchange::{CONFIG, SERVER_ROUND};
 
-/// What the node sends and keeps.
+/// The result of an instruction.
 #[derive(Debug)]
 pub struct Handled {
     /// Content, or an error of the app.
     pub reply: Outgoing,
-    /// To be kept for the next instruction of the run. After an error it is the one that was given.
+    /// The context for the next instruction of the run. After an error it is unchanged.
     pub context: proto::Context,
 }
 
-/// The instruction was not carried out, and there is no reply.
+/// The instruction was not handled, and there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum NotHandled {
     #[error("the app was stopped")]
     Stopped,
     #[error("the content of the instruction could not be read")]
     Content(#[source] InflateError),
-    #[error("the instruction has no metadata, or its tree no id")]
+    #[error("the instruction has no metadata, or its object tree has no id")]
     Incomplete,
-    #[error("the state that was kept for the run is damaged")]
+    #[error("the stored state of the run is damaged")]
     State(#[source] InlineError),
 }
 
-/// Lets an app carry out an instruction. `tree` is that of the instruction, `now_s` gives the seconds since 1970 and is
-/// asked when the app is done.
+/// Lets an app handle an instruction with this object tree. `now_s` returns the Unix time in seconds; it is called when the
+/// app has finished.
 pub fn handle_message(
     app: &dyn ClientApp,
     instruction: &proto::Message,
@@ -50,7 +50,7 @@ pub fn handle_message(
     let worked = match inflate(root, fetch) {
         Ok(records) => work(app, &metadata.message_type, &records, context, stop)?,
         Err(error @ InflateError::Fetch { .. }) => return Err(NotHandled::Content(error)),
-        // Reading it again would not help, so its sender hears of it.
+        // Fetching again would not help, so the sender gets an error reply.
         Err(error) => Err(format!("the content of the message cannot be read: {}", with_sources(&error))),
     };
     Ok(match worked {
@@ -74,7 +74,7 @@ fn work(
 ) -> Result<Worked, NotHandled> {
     let Some((kind, action)) = MessageKind::split(message_type) else {
         return Ok(Err(format!(
-            "messages of the type {message_type:?} are not for apps: train, evaluate or query are"
+            "messages of the type {message_type:?} are not for apps; apps handle train, evaluate and query"
         )));
     };
     let instruction = Instruction { kind, action, records, round: round(records), stop };
@@ -86,14 +86,14 @@ fn work(
     match app.handle(instruction, &mut context) {
         Ok(records) => Ok(match to_inline(&context.state) {
             Ok(state) => Ok((records, proto::Context { state: Some(state), ..given.clone() })),
-            Err(error) => Err(format!("the state that the app leaves cannot be kept: {error}")),
+            Err(error) => Err(format!("the state of the app cannot be stored: {error}")),
         }),
         Err(AppError::Failed(reason)) => Ok(Err(reason)),
         Err(AppError::Stopped) => Err(NotHandled::Stopped),
     }
 }
 
-/// As Flower's strategies tell it.
+/// The round as Flower's strategies send it.
 fn round(records: &Records) -> Option<u64> {
     match records.config(CONFIG)?.0.get(SERVER_ROUND)? {
         ConfigValue::Sint64(round) => u64::try_from(*round).ok(),

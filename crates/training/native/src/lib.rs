@@ -1,10 +1,10 @@
-//! ClientApps in Rust: the interface, and the apps that come with the program.
+//! ClientApps in Rust: the interface, and the built-in apps.
 //!
-//! An app gets the records of an instruction and gives the records of the reply ([`ClientApp`]); [`handle_message`] puts
-//! around it what makes messages of them. Nothing here knows of links, stores, tokio or clocks. The only files that are
-//! read are the tables that the settings of an app name, when it is made.
+//! An app receives the records of an instruction and returns those of the reply ([`ClientApp`]); [`handle_message`] converts
+//! from and to messages. This crate knows nothing of links, stores, tokio or clocks. The only files that it reads are the
+//! tables that the settings of an app name, when it is built.
 //!
-//! What an app computes is decided by its settings, its seed and what it is sent, on every machine alike.
+//! The result of an app depends only on its settings, its seed and the received messages: it is the same on every machine.
 
 mod app;
 mod builtin;
@@ -16,7 +16,6 @@ mod handle;
 mod matrix;
 mod network;
 mod number;
-mod problem;
 mod random;
 mod settings;
 mod training;
@@ -26,10 +25,9 @@ pub use builtin::{Description, NODE_SETTINGS, builtin, builtins};
 pub use data::partition::{MIN_PARTITION_EXAMPLES, PartitionError, Scheme, owners};
 pub use exchange::{ARRAYS, CONFIG, METRICS, NUM_EXAMPLES, SERVER_ROUND};
 pub use handle::{Handled, NotHandled, handle_message};
-pub use problem::{Problem, nearest};
 pub use settings::Setting;
 
-/// The example in the documentation must compile.
+/// Compiles the example in the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/native-apps.md")]
 struct Documentation;

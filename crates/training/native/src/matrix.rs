@@ -1,13 +1,13 @@
-//! The three products of matrices that a dense layer needs. Matrices are slices, row after row.
+//! The three matrix products that a dense layer needs, on row-major slices.
 //!
-//! The loops are written so that the compiler makes vector instructions of them, and so that the order of all additions
-//! is fixed: results are the same on every machine.
+//! The loops are written so that the compiler vectorises them, with a fixed order of additions: results are the same on every
+//! machine.
 
-/// Partial sums that are kept side by side: four vectors of the narrowest instructions.
+/// Parallel partial sums: four vectors of the narrowest SIMD registers.
 const LANES: usize = 16;
-/// Rows that are worked on together, so that what is in registers is used that often.
+/// Rows that are processed together, to reuse loaded registers.
 const ROWS: usize = 4;
-/// Numbers of the right matrix that are used for all rows of the left one before the next: half of a small first cache.
+/// Elements of the right matrix that all rows of the left one use before the next block: half of a small L1 cache.
 const BLOCK: usize = 4096;
 
 /// `out[m x n] = a[m x k] * transpose(b[n x k])`
@@ -55,7 +55,7 @@ pub fn add_transposed_times(a: &[f32], b: &[f32], out: &mut [f32], m: usize, n: 
     }
 }
 
-/// Adds the rows of `b`, each times its scale.
+/// Adds the rows of `b`, each multiplied by its scale.
 fn add_rows(out: &mut [f32], scales: &[f32], b: &[f32], n: usize) {
     let (scale_quads, scale_rest) = scales.as_chunks::<ROWS>();
     let mut b_quads = b.chunks_exact(ROWS * n);
@@ -76,7 +76,7 @@ fn add_rows(out: &mut [f32], scales: &[f32], b: &[f32], n: usize) {
     }
 }
 
-/// The products of one row with four.
+/// The dot products of one row with four rows.
 fn dots(a: &[f32], quad: &[f32], k: usize) -> [f32; ROWS] {
     let mut sums = [[0.0f32; LANES]; ROWS];
     let (a_lanes, a_rest) = a.as_chunks::<LANES>();
@@ -115,7 +115,7 @@ fn total(sums: &[f32; LANES]) -> f32 {
 mod tests {
     use super::*;
 
-    /// Small whole numbers: all sums are exact, so every order of additions gives the same.
+    /// Small integers: all sums are exact, so every order of additions gives the same result.
     fn counted(rows: usize, columns: usize, salt: usize) -> Vec<f32> {
         (0..rows * columns).map(|i| ((i * 7 + salt * 13 + i / 5) % 11) as f32 - 5.0).collect()
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_those_of_the_definition() {
+    fn products_match_the_definition() {
         for m in [1, 2, 5, 8] {
             for k in [1, 3, 4, 16, 17, 37, 64, 1100] {
                 for n in [1, 4, 7, 10, 33] {

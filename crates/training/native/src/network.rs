@@ -1,5 +1,5 @@
-//! Dense layers with ReLU between them and a softmax at the end: with one layer a logistic regression, with two a small
-//! MLP. The parameters are one slice of numbers, layer by layer, weights before biases.
+//! Dense layers with ReLU between them and a softmax at the end: one layer is a logistic regression, two are a small MLP. The
+//! parameters are one slice, layer by layer, weights before biases.
 
 use std::ops::Range;
 
@@ -20,10 +20,10 @@ pub struct Network {
 struct Layer {
     inputs: usize,
     outputs: usize,
-    /// `outputs` rows of `inputs` numbers, as PyTorch keeps them.
+    /// `outputs` rows of `inputs` numbers, as in PyTorch.
     weights: Range<usize>,
     biases: Range<usize>,
-    /// Of weights and biases.
+    /// The names of weights and biases.
     names: [&'static str; 2],
 }
 
@@ -32,16 +32,16 @@ struct Layer {
 pub struct Parameter {
     pub name: &'static str,
     pub shape: Vec<usize>,
-    /// Where it lies among the parameters.
+    /// Its position among the parameters.
     pub range: Range<usize>,
 }
 
-/// Room for what the layers compute, used again from batch to batch.
+/// Buffers that batches reuse.
 #[derive(Debug, Default)]
 pub struct Workspace {
     /// The output of each layer.
     outputs: Vec<Vec<f32>>,
-    /// The gradient by the output of a layer, and by that of the layer before.
+    /// The gradients with respect to the output of a layer and of the previous layer.
     deltas: [Vec<f32>; 2],
 }
 
@@ -91,8 +91,8 @@ impl Network {
         self.layers.iter().flat_map(of_layer).collect()
     }
 
-    /// Fresh parameters: biases zero, weights from a normal distribution that keeps the signal as strong as it was (He).
-    /// A single layer has nothing to break the symmetry of, and starts at zero.
+    /// Initial parameters: zero biases, and weights with He initialisation, which preserves the variance of the signal. A single
+    /// layer starts at zero: it has no symmetry to break.
     pub fn fresh(&self, seed: u64) -> Vec<f32> {
         let mut parameters = vec![0.0; self.parameter_count()];
         if self.layers.len() > 1 {
@@ -105,7 +105,7 @@ impl Network {
         parameters
     }
 
-    /// The mean loss over the examples; its gradient goes to `gradient`.
+    /// Computes the mean loss over the examples, and writes its gradient to `gradient`.
     pub fn gradient(&self, parameters: &[f32], batch: &Examples, gradient: &mut [f32], room: &mut Workspace) -> f64 {
         self.forward(parameters, batch, room);
         let Workspace { outputs, deltas: [delta, before] } = room;
@@ -125,7 +125,7 @@ impl Network {
             if index > 0 {
                 before.resize(batch.len() * layer.inputs, 0.0);
                 matrix::times(delta, &parameters[layer.weights.clone()], before, layer.outputs, layer.inputs);
-                // Where the ReLU gave nothing it passes nothing back.
+                // The derivative of ReLU is 0 where its output is 0.
                 for (delta, output) in before.iter_mut().zip(input) {
                     *delta = if *output > 0.0 { *delta } else { 0.0 };
                 }
@@ -135,7 +135,7 @@ impl Network {
         loss / batch.len() as f64
     }
 
-    /// Mean loss and share of examples whose class is found.
+    /// The mean loss, and the share of examples whose class is predicted correctly.
     pub fn evaluate(&self, parameters: &[f32], examples: &Examples, stop: &Stop) -> Result<Evaluation, AppError> {
         let mut room = Workspace::default();
         let mut batch = Examples::empty(examples.features());
@@ -189,17 +189,17 @@ impl Layer {
     }
 }
 
-/// Makes probabilities of the numbers, and gives the loss: how surprising the label is.
+/// Converts logits to probabilities; returns the cross-entropy loss of the label.
 fn softmax(row: &mut [f32], label: usize) -> f64 {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let wanted = row[label] - most;
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let logit = row[label] - max;
     let mut sum = 0.0;
     for element in row.iter_mut() {
-        *element = libm::expf(*element - most);
+        *element = libm::expf(*element - max);
         sum += *element;
     }
     row.iter_mut().for_each(|element| *element /= sum);
-    f64::from(libm::logf(sum) - wanted)
+    f64::from(libm::logf(sum) - logit)
 }
 
 fn largest(row: &[f32]) -> usize {
@@ -221,10 +221,10 @@ mod tests {
         digits().select(&(0..count).map(|index| index * 7).collect::<Vec<_>>())
     }
 
-    /// The definition, in double precision: mean surprise of the labels.
+    /// The definition of the loss in double precision: the mean cross-entropy.
     fn loss(network: &Network, parameters: &[f64], batch: &Examples) -> f64 {
         let rows = batch.numbers().chunks_exact(batch.features()).zip(batch.labels());
-        let surprise = |(row, &label): (&[f32], &u32)| {
+        let cross_entropy = |(row, &label): (&[f32], &u32)| {
             let mut signal: Vec<f64> = row.iter().map(|&number| f64::from(number)).collect();
             for (index, layer) in network.layers.iter().enumerate() {
                 let unit = |unit: usize| {
@@ -237,12 +237,12 @@ mod tests {
             }
             signal.iter().map(|number| number.exp()).sum::<f64>().ln() - signal[label as usize]
         };
-        rows.map(surprise).sum::<f64>() / batch.len() as f64
+        rows.map(cross_entropy).sum::<f64>() / batch.len() as f64
     }
 
-    /// Every parameter is moved a little both ways; the loss must change as the gradient says.
+    /// Each parameter is changed by a small step in both directions, and the change of the loss compared with the gradient.
     #[test]
-    fn gradients_are_those_of_finite_differences() {
+    fn gradients_match_finite_differences() {
         const STEP: f64 = 1e-6;
         let batch = batch(13);
         for network in [Network::logistic(64, 10), Network::mlp(64, 9, 10)] {
@@ -250,10 +250,10 @@ mod tests {
             let parameters: Vec<f32> = (0..network.parameter_count()).map(|_| (random.normal() * 0.3) as f32).collect();
             let mut precise: Vec<f64> = parameters.iter().map(|&parameter| f64::from(parameter)).collect();
             let mut gradient = vec![f32::NAN; parameters.len()];
-            let told = network.gradient(&parameters, &batch, &mut gradient, &mut Workspace::default());
-            assert!((told - loss(&network, &precise, &batch)).abs() < 1e-5);
+            let returned = network.gradient(&parameters, &batch, &mut gradient, &mut Workspace::default());
+            assert!((returned - loss(&network, &precise, &batch)).abs() < 1e-5);
             let evaluated = network.evaluate(&parameters, &batch, &Stop::default()).unwrap();
-            assert!((told - evaluated.loss).abs() < 1e-6);
+            assert!((returned - evaluated.loss).abs() < 1e-6);
             for index in 0..parameters.len() {
                 let mut moved = |to: f64| {
                     let before = std::mem::replace(&mut precise[index], to);
@@ -263,8 +263,8 @@ mod tests {
                 };
                 let here = f64::from(parameters[index]);
                 let measured = (moved(here + STEP) - moved(here - STEP)) / (2.0 * STEP);
-                let wrong = (measured - f64::from(gradient[index])).abs();
-                assert!(wrong < 1e-5, "parameter {index}: {measured} measured, {} told", gradient[index]);
+                let deviation = (measured - f64::from(gradient[index])).abs();
+                assert!(deviation < 1e-5, "parameter {index}: {measured} measured, {} computed", gradient[index]);
             }
         }
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_lie_side_by_side() {
+    fn parameters_are_contiguous() {
         let network = Network::mlp(3, 4, 2);
         let parameters = network.parameters();
         let ranges: Vec<_> = parameters.iter().map(|parameter| (parameter.name, parameter.range.clone())).collect();

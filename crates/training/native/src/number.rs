@@ -1,4 +1,4 @@
-//! Numbers in the many forms in which they are given: settings, configurations of nodes and runs, records.
+//! Numbers as they occur in settings, in configurations of nodes and runs, and in records.
 
 use trellis_wire::object::ConfigValue;
 use trellis_wire::proto::{Scalar, scalar};
@@ -15,7 +15,7 @@ impl Number {
         text.parse().map(Self::Int).ok().or_else(|| text.parse().map(Self::Float).ok())
     }
 
-    /// Texts that are numbers count as numbers: environments and command lines know nothing else.
+    /// Strings that contain a number count as numbers: environments and command lines have only strings.
     pub fn from_scalar(scalar: &Scalar) -> Option<Self> {
         match scalar.scalar.as_ref()? {
             scalar::Scalar::Double(number) => Some(Self::Float(*number)),
@@ -43,7 +43,7 @@ impl Number {
         }
     }
 
-    /// A whole number; a float that is one counts.
+    /// The value as an integer; floats without a fraction count.
     pub fn as_int(self) -> Option<i128> {
         match self {
             Self::Int(number) => Some(number),

@@ -1,9 +1,9 @@
-//! Random numbers that are the same everywhere, for ever: nodes find out their part of the data without talking to each
-//! other, so neither the version of a library nor the mathematics of a platform may change what a seed gives.
+//! Deterministic random numbers: nodes compute their part of the data without communication, so a seed must give the same
+//! numbers with every version of a library and on every platform.
 //!
-//! The generator is xoshiro256++ (Blackman and Vigna), seeded by SplitMix64. Not for secrets.
+//! The generator is xoshiro256++ (Blackman and Vigna), seeded by SplitMix64. It is not cryptographically secure.
 
-/// What random numbers are for. Each purpose has numbers of its own, so that a change in one leaves the others alone.
+/// The purpose of random numbers. Each has its own sequence, so that a change of one does not affect the others.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 pub enum Purpose {
@@ -17,7 +17,7 @@ pub enum Purpose {
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// The numbers of a seed for a purpose; `details` tell apart what has the purpose in common.
+    /// The sequence of a seed for a purpose; `details` separate sequences with the same purpose.
     pub fn new(seed: u64, purpose: Purpose, details: &[u64]) -> Self {
         let mut state = seed;
         for word in std::iter::once(purpose as u64).chain(details.iter().copied()) {
@@ -39,10 +39,10 @@ impl Random {
         result
     }
 
-    /// Evenly from 0 up to, and without, the limit.
+    /// Uniform in `0..limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = limit as u64;
-        // The numbers at the upper end that would favour small results are thrown again.
+        // Rejection sampling: numbers at the upper end would favour small results.
         let fair = u64::MAX - u64::MAX % limit;
         loop {
             let number = self.next();
@@ -52,19 +52,18 @@ impl Random {
         }
     }
 
-    /// Evenly between 0 and 1, both excluded.
+    /// Uniform between 0 and 1, both excluded.
     pub fn unit(&mut self) -> f64 {
         ((self.next() >> 12) as f64 + 0.5) / (1u64 << 52) as f64
     }
 
-    /// From the normal distribution with mean 0 and deviation 1.
+    /// Normally distributed with mean 0 and deviation 1.
     pub fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.unit(), self.unit());
         libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(std::f64::consts::TAU * angle)
     }
 
-    /// The logarithm of a number from the gamma distribution of that shape (Marsaglia and Tsang). With a small shape the
-    /// number itself is often too small for any float.
+    /// The logarithm of a gamma-distributed number (Marsaglia and Tsang). With a small shape the number itself often underflows.
     pub fn ln_gamma(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
             return self.ln_gamma(shape + 1.0) + libm::log(self.unit()) / shape;
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generator_is_the_published_one() {
+    fn the_generator_matches_the_reference() {
         // The first numbers of the reference implementation for the state 1, 2, 3, 4.
         let mut random = Random([1, 2, 3, 4]);
         let numbers: Vec<u64> = (0..4).map(|_| random.next()).collect();
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn purposes_and_details_have_numbers_of_their_own() {
+    fn purposes_and_details_have_their_own_sequences() {
         let first = |purpose, details: &[u64]| Random::new(1, purpose, details).next();
         let all = [
             first(Purpose::Split, &[]),

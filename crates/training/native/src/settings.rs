@@ -1,30 +1,30 @@
-//! The settings of an app: which there are, what they are by default, and reading them with all problems at once.
+//! The settings of an app: names and defaults, and a reader that collects all errors.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::problem::{Problem, nearest};
+use trellis_diagnostic::{Diagnostic, suggest};
 
-/// One setting, for help and for reading.
+/// One setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
     pub name: &'static str,
-    /// As it would be written; empty: not set.
+    /// The default as text; empty if there is none.
     pub default: &'static str,
     pub help: &'static str,
 }
 
-/// Reads settings one by one and gathers what is wrong with them.
+/// Reads settings one by one and collects errors.
 #[derive(Debug)]
 pub struct Reader {
-    /// Name to what was given for it.
+    /// The given values by name.
     given: BTreeMap<&'static str, String>,
     known: Vec<Setting>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
 }
 
 impl Reader {
-    /// `aliases` are other spellings, with the name they stand for.
+    /// `aliases` maps alternative names to names.
     pub fn new(known: Vec<Setting>, aliases: &[(&str, &str)], settings: &BTreeMap<String, String>) -> Self {
         let mut reader = Self { given: BTreeMap::new(), known, problems: Vec::new() };
         for (written, value) in settings {
@@ -36,7 +36,7 @@ impl Reader {
                     }
                     Entry::Occupied(_) => {
                         let what = format!("it is the same setting as {name}, which is given too");
-                        reader.problems.push(Problem::new(written, what, "leave one of them out"));
+                        reader.problems.push(Diagnostic::error(written, what, "leave one of them out"));
                     }
                 },
                 None => reader.problems.push(unknown(written, &reader.known)),
@@ -45,8 +45,8 @@ impl Reader {
         reader
     }
 
-    /// The value, given or by default; `None` if it is not set, or wrong, which is noted. `parse` says in words what a value
-    /// must be.
+    /// The given or default value; `None` if it is missing or invalid. Errors are collected; that of `parse` describes the
+    /// allowed values.
     pub fn value<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let setting = self.known.iter().find(|setting| setting.name == name).expect("only known settings are read");
         let text = self.given.get(name).map_or(setting.default, String::as_str).trim();
@@ -60,25 +60,21 @@ impl Reader {
                     "" => format!("write {expected}, or leave it out"),
                     default => format!("write {expected}, or leave it out for {default}"),
                 };
-                self.problems.push(Problem::new(name, format!("{text:?} cannot be used"), advice));
+                self.problems.push(Diagnostic::error(name, format!("{text:?} cannot be used"), advice));
                 None
             }
         }
     }
 
-    /// Notes settings that were given and would do nothing.
+    /// Reports settings that were given but have no effect.
     pub fn refuse(&mut self, names: &[&'static str], why: &str) {
         for name in names.iter().filter(|name| self.given.contains_key(*name)) {
-            self.problems.push(Problem::new(*name, format!("it has no effect {why}"), "leave it out"));
+            self.problems.push(Diagnostic::error(*name, format!("it has no effect {why}"), "leave it out"));
         }
     }
 }
 
-fn unknown(written: &str, known: &[Setting]) -> Problem {
-    let names = || known.iter().map(|setting| setting.name);
-    let advice = match nearest(written, names()) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
-    };
-    Problem::new(written, "there is no such setting", advice)
+fn unknown(written: &str, known: &[Setting]) -> Diagnostic {
+    let advice = suggest(written, known.iter().map(|setting| setting.name), "known are");
+    Diagnostic::error(written, "there is no such setting", advice)
 }

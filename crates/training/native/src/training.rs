@@ -1,4 +1,4 @@
-//! How a model is trained: the numbers that steer it, where they come from, and the loop of mini-batch SGD.
+//! Training: its hyperparameters, their sources, and the loop of mini-batch SGD.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::number::Number;
 use crate::random::{Purpose, Random};
 use crate::settings::Setting;
 
-/// More would not end in the life of an instruction.
+/// More epochs would not finish within the lifetime of an instruction.
 const MAX_EPOCHS: i128 = 100_000;
 const MAX_BATCH_SIZE: i128 = 1 << 20;
 
@@ -23,7 +23,7 @@ pub struct Training {
     pub batch_size: usize,
     pub momentum: f32,
     pub weight_decay: f32,
-    /// How strongly the weights are held where they came from (FedProx); 0: not at all.
+    /// The weight of the proximal term, which pulls towards the received parameters (FedProx); 0 disables it.
     pub proximal_mu: f32,
     pub seed: u64,
 }
@@ -50,18 +50,22 @@ impl Default for Training {
 pub const SETTINGS: &[Setting] = &[
     Setting { name: "lr", default: "0.1", help: "learning rate, above 0 (also: learning-rate)" },
     Setting { name: "local-epochs", default: "1", help: "passes over the training examples in one round" },
-    Setting { name: "batch-size", default: "32", help: "examples between two steps" },
-    Setting { name: "momentum", default: "0.9", help: "from 0 up to, and without, 1; starts anew in each round" },
+    Setting { name: "batch-size", default: "32", help: "examples per step" },
+    Setting {
+        name: "momentum",
+        default: "0.9",
+        help: "at least 0 and below 1; the velocity starts at 0 in each round",
+    },
     Setting { name: "weight-decay", default: "0", help: "pull of the weights towards 0" },
     Setting { name: "proximal-mu", default: "0", help: "pull of the weights towards those received (FedProx)" },
-    Setting { name: "seed", default: "0", help: "decides the order of examples and fresh weights" },
+    Setting { name: "seed", default: "0", help: "seed of the order of examples and of initial weights" },
 ];
 
-/// Other spellings that are in use.
+/// Alternative names.
 pub const ALIASES: &[(&str, &str)] = &[("learning-rate", "lr")];
 
 impl Training {
-    /// Sets one of the numbers; the error says what it must be.
+    /// Sets one hyperparameter; the error describes the allowed values.
     pub fn set(&mut self, name: &str, number: Number) -> Result<(), String> {
         let float = number.as_f64();
         let real = |allowed: bool, expected: &str| {
@@ -78,16 +82,16 @@ impl Training {
             "local-epochs" => self.local_epochs = int(1, MAX_EPOCHS)? as u32,
             "batch-size" => self.batch_size = int(1, MAX_BATCH_SIZE)? as usize,
             "momentum" => self.momentum = real((0.0..1.0).contains(&float), "a number from 0 to below 1")?,
-            "weight-decay" => self.weight_decay = real(float >= 0.0, "a number that is not negative")?,
-            "proximal-mu" => self.proximal_mu = real(float >= 0.0, "a number that is not negative")?,
-            // Negative seeds are seeds too.
+            "weight-decay" => self.weight_decay = real(float >= 0.0, "a non-negative number")?,
+            "proximal-mu" => self.proximal_mu = real(float >= 0.0, "a non-negative number")?,
+            // Negative seeds are allowed.
             "seed" => self.seed = int(i64::MIN.into(), u64::MAX.into())? as u64,
             other => unreachable!("{other} is not in the table"),
         }
         Ok(())
     }
 
-    /// These numbers, unless the run or, above it, the instruction says otherwise.
+    /// These hyperparameters, overridden by the run config, which is overridden by the config of the instruction.
     pub fn adjusted(
         &self,
         run_config: &BTreeMap<String, Scalar>,
@@ -118,14 +122,14 @@ impl Training {
     }
 }
 
-/// The name itself last, so that it wins.
+/// All names of a setting. The main name comes last, so that it takes precedence.
 fn spellings(name: &str) -> impl Iterator<Item = &str> {
     let others = ALIASES.iter().filter(move |(_, meant)| *meant == name).map(|(alias, _)| *alias);
     others.chain(std::iter::once(name))
 }
 
-/// Trains the parameters where they are. Gives the mean loss over the examples of the last epoch, each measured before
-/// the step that learns from it. `order` tells apart the rounds and nodes that share a seed.
+/// Trains the parameters in place. Returns the mean loss over the examples of the last epoch, each measured before the step
+/// that uses it. `order` separates the random order of rounds and nodes that share a seed.
 pub fn train(
     network: &Network,
     parameters: &mut [f32],
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instruction_counts_more_than_the_run_and_the_run_more_than_settings() {
+    fn the_instruction_overrides_the_run_and_the_run_overrides_settings() {
         let settings = Training { lr: 0.5, batch_size: 7, ..Training::default() };
         let run = run(&[
             ("learning-rate", scalar::Scalar::Double(0.25)),
@@ -211,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_make_no_sense_are_refused_with_their_place() {
-        for (name, value, told) in [
+    fn invalid_numbers_are_refused_with_their_origin() {
+        for (name, value, expected) in [
             ("lr", ConfigValue::from(0.0), "lr in the config of the message must be a number above 0"),
             ("lr", f64::NAN.into(), "lr in the config of the message must be a number above 0"),
             ("lr", true.into(), "lr in the config of the message must be a number"),
@@ -222,18 +226,14 @@ mod tests {
                 "local-epochs in the config of the message must be a whole number from 1 to 100000",
             ),
             ("momentum", 1i64.into(), "momentum in the config of the message must be a number from 0 to below 1"),
-            (
-                "proximal-mu",
-                (-0.1).into(),
-                "proximal-mu in the config of the message must be a number that is not negative",
-            ),
+            ("proximal-mu", (-0.1).into(), "proximal-mu in the config of the message must be a non-negative number"),
         ] {
             let refused = Training::default().adjusted(&BTreeMap::new(), Some(&config(&[(name, value)])));
-            assert_eq!(refused, Err(AppError::failed(told)));
+            assert_eq!(refused, Err(AppError::failed(expected)));
         }
         let refused = Training::default().adjusted(&run(&[("batch-size", scalar::Scalar::Sint64(0))]), None);
-        let told = "batch-size in the run config must be a whole number from 1 to 1048576";
-        assert_eq!(refused, Err(AppError::failed(told)));
+        let expected = "batch-size in the run config must be a whole number from 1 to 1048576";
+        assert_eq!(refused, Err(AppError::failed(expected)));
     }
 
     fn all_digits(data_seed: u64) -> (Examples, Examples) {
@@ -242,7 +242,7 @@ mod tests {
         (shard.train, shard.test)
     }
 
-    /// The test part is small, so that one division may be lucky or not: the mean over some counts.
+    /// A single split of the small test set varies too much, so the accuracy is averaged over several.
     #[test]
     fn both_networks_learn_the_digits() {
         const DIVISIONS: u64 = 4;
@@ -276,11 +276,11 @@ mod tests {
         };
         assert_eq!(trained(1, &[0, 1]), trained(1, &[0, 1]));
         assert_ne!(trained(1, &[0, 1]), trained(2, &[0, 1]));
-        assert_ne!(trained(1, &[0, 1]), trained(1, &[0, 2]), "another round has another order");
+        assert_ne!(trained(1, &[0, 1]), trained(1, &[0, 2]), "each round has its own order");
     }
 
     #[test]
-    fn the_proximal_term_holds_the_weights_and_decay_shrinks_them() {
+    fn the_proximal_term_and_weight_decay_pull_the_weights() {
         let (examples, _) = all_digits(0);
         let network = Network::mlp(64, 16, 10);
         let fresh = network.fresh(1);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_is_what_the_formula_says() {
+    fn one_step_matches_the_formula() {
         let training = Training { lr: 0.5, momentum: 0.5, weight_decay: 0.25, proximal_mu: 2.0, ..Training::default() };
         let (mut parameters, mut velocity) = ([2.0], [1.0]);
         step(&mut parameters, &[1.5], &[3.0], &mut velocity, &training);
@@ -309,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn divergence_is_told_and_a_stop_is_heard() {
+    fn divergence_is_an_error_and_stop_is_honoured() {
         let (examples, _) = all_digits(0);
         let network = Network::mlp(64, 16, 10);
         let training = Training { lr: 1e30, ..Training::default() };
         let mut parameters = network.fresh(1);
-        let told = train(&network, &mut parameters, &examples, &training, &[], &Stop::default()).unwrap_err();
-        assert!(told.to_string().starts_with("the training diverged in epoch 1: a lower lr than"), "{told}");
+        let error = train(&network, &mut parameters, &examples, &training, &[], &Stop::default()).unwrap_err();
+        assert!(error.to_string().starts_with("the training diverged in epoch 1: a lower lr than"), "{error}");
         let stop = Stop::default();
         stop.clone().stop();
         let stopped = train(&network, &mut network.fresh(1), &examples, &Training::default(), &[], &stop);

@@ -1,5 +1,5 @@
-//! Answers cases: what a strategy makes of given replies. Each line of standard input is a case in JSON, each line of
-//! standard output its answer. For tests that compare with other implementations (`tests/strategy`).
+//! Runs a strategy on given replies, to compare it with other implementations (`tests/strategy`). Reads one case per line of
+//! standard input, as JSON, and writes one answer per line of standard output.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,7 +19,7 @@ use trellis_wire::records::Dtype;
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Case {
-    /// How many are asked with so many online.
+    /// The sample size with this many nodes online.
     Sampling {
         fraction: f64,
         min_nodes: usize,
@@ -38,7 +38,7 @@ struct Training {
     privacy: Option<PrivacyCase>,
     compat: bool,
     model: Vec<ArrayCase>,
-    /// The replies of each round, in the order of node ids.
+    /// The replies of each round, sorted by node id.
     rounds: Vec<Vec<ReplyCase>>,
 }
 
@@ -56,7 +56,7 @@ struct ArrayCase {
     name: String,
     dtype: String,
     shape: Vec<usize>,
-    /// Little-endian, in base64.
+    /// Little-endian, base64.
     data: String,
 }
 
@@ -90,12 +90,12 @@ pub struct RoundAnswer {
     arrays: Vec<ArrayCase>,
     metrics: Vec<(String, MetricCase)>,
     chosen: Option<Vec<usize>>,
-    /// The limit that the clients of this round were told, or were clipped to.
+    /// The clipping norm that applied to the clients of this round.
     clipping_norm: Option<f64>,
 }
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
-/// A model, and which replies it was made of, where a strategy chooses.
+/// A model, and the indices of the selected replies.
 type Next = (Model, Option<Vec<usize>>);
 
 const WEIGHT: &str = "num-examples";
@@ -119,7 +119,7 @@ pub fn answer(line: &str) -> Fallible<Answer> {
     match serde_json::from_str(line)? {
         Case::Sampling { fraction, min_nodes, min_available, online } => {
             let sampling = Sampling { fraction, min_nodes, min_available, over_selection: 0.0 };
-            Ok(Answer::Asked(sampling.needed(online).map(|wanted| wanted.ask)))
+            Ok(Answer::Asked(sampling.size(online).map(|size| size.selected)))
         }
         Case::Training(training) => train(training).map(Answer::Rounds),
     }
@@ -137,8 +137,8 @@ fn train(case: Training) -> Fallible<Vec<RoundAnswer>> {
         let clipping = privacy.as_ref().map(|privacy| (privacy, &mut private));
         let (next, chosen) = round.aggregate(&mut server, &model, number, case.compat, clipping)?;
         model = next;
-        let metrics = metrics::weighted_mean(&round.metrics_of(chosen.as_deref()), WEIGHT)
-            .map_err(|problems| problems.join("; "))?;
+        let metrics =
+            metrics::weighted_mean(&round.metrics_of(chosen.as_deref()), WEIGHT).map_err(|errors| errors.join("; "))?;
         answers.push(RoundAnswer {
             arrays: arrays(&model),
             metrics: metrics.0.iter().map(|(name, value)| (name.clone(), metric_case(value))).collect(),
@@ -206,7 +206,7 @@ impl RoundCase {
         }
         let numbers: Vec<&dyn Numbers> = clipped.iter().map(|clipped| clipped as &dyn Numbers).collect();
         let (next, chosen) = finish(server, model, number, &replies, &numbers)?;
-        Ok((privacy.after(next, private, &bits, compat, &number.into(), number), chosen))
+        Ok((privacy.finish_round(next, private, &bits, compat, &number.into(), number), chosen))
     }
 }
 
@@ -266,7 +266,7 @@ fn set(strategy: &mut Strategy, parameter: &str, value: f64) -> Option<()> {
     Some(())
 }
 
-/// Without noise, whose draws differ by implementation; all else is as by default.
+/// Without noise, which differs between implementations; all other parameters are defaults.
 fn privacy_of(case: PrivacyCase) -> Fallible<Privacy> {
     let PrivacyCase { kind, clipping_norm, num_sampled } = case;
     let noise_multiplier = 0.0;

@@ -1,26 +1,26 @@
-//! How much privacy a training has spent: Renyi differential privacy of the sampled Gaussian mechanism (Mironov,
-//! Talwar, Zhang 2019), told as (epsilon, delta) by the bound of Canonne, Kamath, Steinke 2020 (Proposition 12; Balle
+//! The privacy budget that a training has spent: Renyi differential privacy of the sampled Gaussian mechanism (Mironov,
+//! Talwar, Zhang 2019), converted to (epsilon, delta) by the bound of Canonne, Kamath, Steinke 2020 (Proposition 12; Balle
 //! et al. 2020).
 //!
-//! Two trainings are neighbours if one client takes part in only one of them. The rate is that of Poisson sampling: each
-//! client is sampled independently. A sample of fixed size is accounted as a Poisson sample of the same rate, as other
-//! libraries do. A rate of 1 makes no assumption about the sampling and bounds every case.
+//! Two trainings are neighbours if one client takes part in only one of them. The sampling rate is that of Poisson sampling:
+//! each client is sampled independently. Like other libraries, this one accounts a sample of fixed size as a Poisson sample of
+//! the same rate. A rate of 1 makes no assumption about the sampling and bounds every case.
 
-/// Fractional orders, in tenths: small epsilons are found at large orders, large ones near 1.
+/// Fractional orders, in tenths: the best order is large for a small epsilon, and near 1 for a large one.
 const TENTHS: std::ops::RangeInclusive<u32> = 11..=109;
-/// Whole orders from where fractions do not matter any more, then ever further apart.
+/// Integer orders, where fractions no longer matter.
 const WHOLE: std::ops::RangeInclusive<u32> = 11..=63;
 const LARGE: [u32; 4] = [128, 256, 512, 1024];
-/// A series has ended when its terms are smaller than this part of its sum (e^-30, as a logarithm).
+/// A series ends when its terms are below this fraction of its sum (natural logarithm).
 const NEGLIGIBLE: f64 = -30.0;
-/// No series is longer; the slowest one (order 1.1) is below the limit above after some ten thousand terms.
-const MOST_TERMS: u32 = 200_000;
-/// From here `erfc` is told by its asymptotic series: not far beyond, it is smaller than any float.
+/// A bound on the length of a series. The slowest one (order 1.1) ends after some ten thousand terms.
+const MAX_TERMS: u32 = 200_000;
+/// From here `erfc` is computed by its asymptotic series: soon after, it underflows.
 const LARGE_ERFC: f64 = 20.0;
 
 #[derive(Debug, Clone)]
 pub struct Accountant {
-    /// Orders, each with the Renyi divergence that the recorded rounds have spent.
+    /// The Renyi divergence of the recorded rounds at each order.
     spent: Vec<(f64, f64)>,
 }
 
@@ -33,7 +33,7 @@ impl Default for Accountant {
 }
 
 impl Accountant {
-    /// Records rounds that sample this share of all clients.
+    /// Records rounds that sample this fraction of all clients.
     pub fn record(&mut self, noise_multiplier: f64, sampling_rate: f64, rounds: u64) {
         if rounds == 0 {
             return;
@@ -49,7 +49,7 @@ impl Accountant {
     }
 }
 
-/// Renyi divergence of one step at an order.
+/// The Renyi divergence of one step at an order.
 fn cost(order: f64, noise_multiplier: f64, rate: f64) -> f64 {
     if rate == 0.0 {
         0.0
@@ -65,7 +65,7 @@ fn cost(order: f64, noise_multiplier: f64, rate: f64) -> f64 {
 }
 
 fn epsilon(order: f64, cost: f64, delta: f64) -> f64 {
-    // So near that no test tells them apart with an advantage of more than delta (Bretagnolle and Huber).
+    // The distributions are so close that no test distinguishes them with an advantage above delta (Bretagnolle and Huber).
     if delta * delta + libm::expm1(-cost) > 0.0 {
         return 0.0;
     }
@@ -73,7 +73,7 @@ fn epsilon(order: f64, cost: f64, delta: f64) -> f64 {
     epsilon.max(0.0)
 }
 
-/// The logarithm of the order-th moment of the ratio of both densities: a binomial sum.
+/// The logarithm of the order-th moment of the density ratio: a binomial sum.
 fn ln_moment_whole(order: u32, sigma: f64, rate: f64) -> f64 {
     let (ln_rate, ln_rest) = (libm::log(rate), libm::log1p(-rate));
     let mut sum = Sum::default();
@@ -87,8 +87,8 @@ fn ln_moment_whole(order: u32, sigma: f64, rate: f64) -> f64 {
     sum.ln()
 }
 
-/// The same for orders between: two infinite series, one for each side of the point where both parts of the mixture are
-/// equally likely.
+/// The same for fractional orders: two infinite series, one for each side of the point where both components of the mixture
+/// are equally likely.
 fn ln_moment_fractional(order: f64, sigma: f64, rate: f64) -> f64 {
     let (ln_rate, ln_rest) = (libm::log(rate), libm::log1p(-rate));
     let middle = sigma * sigma * (ln_rest - ln_rate) + 0.5;
@@ -97,7 +97,7 @@ fn ln_moment_fractional(order: f64, sigma: f64, rate: f64) -> f64 {
     let gaussian = |x: f64| (x * x - x) / (2.0 * sigma * sigma);
     let mut sum = Sum::default();
     let (mut sign, mut ln_binomial) = (1.0, 0.0);
-    for i in (0..MOST_TERMS).map(f64::from) {
+    for i in (0..MAX_TERMS).map(f64::from) {
         let j = order - i;
         let left = ln_binomial + i * ln_rate + j * ln_rest + gaussian(i) + half_erfc((i - middle) / width);
         let right = ln_binomial + j * ln_rate + i * ln_rest + gaussian(j) + half_erfc((middle - j) / width);
@@ -121,7 +121,7 @@ fn ln_erfc(x: f64) -> f64 {
     -x * x - libm::log(x * libm::sqrt(std::f64::consts::PI)) + libm::log(series)
 }
 
-/// A sum of terms that are given by their logarithms and are too large, or too small, for floats.
+/// A sum of terms that are given by their logarithms and may overflow or underflow floats.
 #[derive(Default)]
 struct Sum {
     ln_scale: Option<f64>,

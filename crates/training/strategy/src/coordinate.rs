@@ -1,6 +1,6 @@
-//! Strategies that look at each coordinate for itself: the numbers of all replies are sorted, and some are picked.
+//! Strategies that aggregate each coordinate separately: the values of all replies are sorted, and some are selected.
 //!
-//! What is picked depends on the numbers alone, not on who sent them: equal numbers cannot be told apart.
+//! The result depends only on the values, not on their senders: equal values are interchangeable.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,58 +9,58 @@ use bytes::Bytes;
 
 use crate::element::narrow;
 use crate::frame::Frame;
-use crate::mean::NOTHING;
+use crate::mean::NEGATIVE_ZERO;
 use crate::model::Model;
 use crate::network::Network;
-use crate::source::{Source, Unread};
+use crate::source::{ReadError, Source};
 use crate::tile::Tile;
 use crate::work::{self, SPAN};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Pick {
-    /// The middle one, or the mean of the middle two.
+    /// The middle value, or the mean of the two middle ones.
     Median,
-    /// The mean without this share of the numbers at each end, rounded down to whole numbers.
+    /// The mean without this fraction of the values at each end, rounded down to whole values.
     Trimmed { share: f64 },
-    /// The mean of so many that are nearest to the median; of two equally near ones, the lower.
+    /// The mean of this number of values nearest to the median; of two equally near ones, the lower is preferred.
     NearMedian { wanted: usize },
 }
 
-/// Numbers that are sorted at once: half of the second cache of a small processor.
+/// Values that are sorted at once: half of a small L2 cache.
 const STRIP_NUMBERS: usize = 16_384;
-/// Columns that fill vectors.
+/// Enough columns to fill vector registers.
 const MIN_COLUMNS: usize = 8;
 const MAX_COLUMNS: usize = 512;
 
-pub(crate) fn pick(sources: &[Source], frame: &Frame, pick: Pick) -> Result<Model, Unread> {
+pub(crate) fn pick(sources: &[Source], frame: &Frame, pick: Pick) -> Result<Model, ReadError> {
     let spans = work::spans(&frame.input);
     let mut arrays = work::blank(&frame.output);
     let elements: usize = spans.iter().map(|span| span.len).sum();
     let network = Network::new(sources.len());
     let jobs = spans.iter().zip(work::cut(&frame.output, &mut arrays, |slot| slot.dtype.bytes()));
-    let mut desks = work::desks(elements * sources.len());
-    work::share(&mut desks, jobs, |desk: &mut Desk, (span, out)| {
-        desk.results.resize(SPAN, 0.0);
+    let mut scratch_buffers = work::scratch_buffers(elements * sources.len());
+    work::share(&mut scratch_buffers, jobs, |scratch: &mut Scratch, (span, out)| {
+        scratch.results.resize(SPAN, 0.0);
         for part in span.parts(Tile::len_for(sources.len())) {
-            desk.tile.read(sources, &part, frame.input.0[span.array].dtype)?;
-            let results = &mut desk.results[part.start - span.start..][..part.len];
-            pick_part(&desk.tile, &network, pick, &mut desk.strip, results, sources.len());
+            scratch.tile.read(sources, &part, frame.input.0[span.array].dtype)?;
+            let results = &mut scratch.results[part.start - span.start..][..part.len];
+            pick_part(&scratch.tile, &network, pick, &mut scratch.strip, results, sources.len());
         }
-        narrow(frame.output.0[span.array].dtype, &desk.results[..span.len], out);
+        narrow(frame.output.0[span.array].dtype, &scratch.results[..span.len], out);
         Ok(())
     })?;
     Ok(Model { layout: Arc::clone(&frame.output), arrays: arrays.into_iter().map(Bytes::from).collect() })
 }
 
-/// What a thread works with.
+/// The buffers of a thread.
 #[derive(Default)]
-struct Desk {
+struct Scratch {
     tile: Tile,
     strip: Vec<f64>,
     results: Vec<f64>,
 }
 
-/// Strip by strip of the columns of a tile.
+/// Processes the columns of a tile strip by strip.
 fn pick_part(tile: &Tile, network: &Network, pick: Pick, strip: &mut Vec<f64>, results: &mut [f64], rows: usize) {
     let columns = (STRIP_NUMBERS / rows).clamp(MIN_COLUMNS, MAX_COLUMNS);
     for (number, results) in results.chunks_mut(columns).enumerate() {
@@ -100,9 +100,9 @@ impl Sorted<'_> {
         }
     }
 
-    /// From the lowest number up.
+    /// The mean of these rows, summed from the lowest.
     fn mean(&self, rows: Range<usize>, results: &mut [f64]) {
-        results.fill(NOTHING);
+        results.fill(NEGATIVE_ZERO);
         let count = rows.len() as f64;
         for row in rows {
             for (result, number) in results.iter_mut().zip(self.row(row)) {
@@ -119,12 +119,12 @@ impl Sorted<'_> {
         for (column, result) in results.iter_mut().enumerate() {
             let number = |row: usize| self.numbers[row * self.columns + column];
             let (mut first, mut end) = (0, self.rows);
-            // The farthest is always at an end.
+            // The farthest value is always the first or the last.
             while end - first > wanted {
                 let (below, above) = (*result - number(first), number(end - 1) - *result);
                 if below > above { first += 1 } else { end -= 1 }
             }
-            *result = (first..end).fold(NOTHING, |sum, row| sum + number(row)) / (end - first) as f64;
+            *result = (first..end).fold(NEGATIVE_ZERO, |sum, row| sum + number(row)) / (end - first) as f64;
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Squared Euclidean distances, summed in an order that does not depend on the machine.
+//! Squared Euclidean distances, summed in an order that is the same on all machines.
 
-/// Partial sums side by side: as many as the widest vectors need to be busy.
+/// Parallel partial sums, enough to keep the widest vector units busy.
 const LANES: usize = 8;
 
-/// Both are equally long.
+/// The lengths are equal.
 pub(crate) fn squared(a: &[f64], b: &[f64]) -> f64 {
     let (a_lanes, a_rest) = a.as_chunks::<LANES>();
     let (b_lanes, b_rest) = b.as_chunks::<LANES>();

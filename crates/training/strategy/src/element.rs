@@ -1,12 +1,12 @@
-//! The elements of arrays, as bytes and as numbers. Everything is computed in `f64` and rounded once at the end, to the
-//! nearest number that the type has, of two equally near ones to the even one.
+//! The elements of arrays, as bytes and as numbers. All arithmetic is in `f64`, and results are rounded once, to nearest with
+//! ties to even.
 //!
-//! `f64` holds every number of these types exactly, but for integers beyond 2^53. Truth values count as 0 and 1, so that
-//! a mean of them is a vote; one that is exactly divided says no.
+//! `f64` represents every value of these types exactly, except integers beyond 2^53. Booleans count as 0 and 1, so their mean
+//! is a majority vote; a tie is false.
 
 use trellis_wire::records::{Bf16, Dtype, F16};
 
-/// A type of `N` bytes.
+/// An element type of `N` bytes.
 pub(crate) trait Element<const N: usize> {
     fn number(bytes: [u8; N]) -> f64;
     fn nearest(number: f64) -> [u8; N];
@@ -39,12 +39,12 @@ pub(crate) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64)
 }
 
-/// Bytes of whole elements as numbers; both are equally many.
+/// Converts bytes of whole elements to numbers; the counts are equal.
 pub(crate) fn widen(dtype: Dtype, bytes: &[u8], numbers: &mut [f64]) {
     by_dtype!(dtype, widen_elements(bytes, numbers))
 }
 
-/// Numbers as the bytes of the nearest elements; both are equally many.
+/// Converts numbers to the bytes of the nearest elements; the counts are equal.
 pub(crate) fn narrow(dtype: Dtype, numbers: &[f64], bytes: &mut [u8]) {
     by_dtype!(dtype, narrow_elements(numbers, bytes))
 }
@@ -138,8 +138,8 @@ impl Element<2> for Bf16 {
     }
 }
 
-/// The number itself, or of the two `f32` around it the one whose last bit is set. Rounded from there to 16 bits it is what
-/// it would be if rounded at once: a number that lies just beside a middle is not taken for the middle.
+/// Rounds to odd: an inexact number becomes the neighbouring `f32` whose last bit is set. Rounding that to 16 bits then gives
+/// the same result as rounding once.
 #[inline(always)]
 fn odd_f32(number: f64) -> f32 {
     let near = number as f32;
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn truth_values_vote() {
+    fn booleans_vote() {
         assert_eq!([0.0, 0.5, 0.500001, 1.0].map(round::<bool, 1>), [0.0, 0.0, 1.0, 1.0]);
         assert_eq!(<bool as Element<1>>::number([7]), 1.0);
     }
 
-    /// The middle between two halves, and the nearest `f64` on both sides of it, which `f32` takes for the middle.
+    /// The midpoint between two 16-bit floats, and the nearest `f64` on both sides, which `f32` rounds to the midpoint.
     #[test]
-    fn halves_are_rounded_once() {
+    fn sixteen_bit_floats_are_rounded_once() {
         for bits in (0..0x7bff).step_by(7) {
             let [low, high] = [bits, bits + 1].map(|bits: u16| <F16 as Element<2>>::number(bits.to_le_bytes()));
             let middle = (low + high) / 2.0;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_dtype_survives_the_way_there_and_back() {
+    fn every_dtype_round_trips() {
         for &dtype in Dtype::ALL {
             let mut bytes = vec![0; 3 * dtype.bytes()];
             narrow(dtype, &[0.0, 1.0, 1.0], &mut bytes);

@@ -1,11 +1,11 @@
-//! Finds numbers that are none: NaN and the infinities. One in one reply would spoil the model of everybody.
+//! Finds NaN and infinities. One of them in one reply would ruin the aggregated model.
 
 use trellis_wire::records::Dtype;
 
-/// Elements looked at before it is asked whether one of them was bad: a loop without an exit is one of vector instructions.
+/// Elements between two checks of the result: a loop without an early exit can be vectorised.
 const STRIDE: usize = 1024;
 
-/// Which element is NaN or infinite; the first one. Integers and truth values never are.
+/// The index of the first NaN or infinity. Integers and booleans have none.
 pub fn first_non_finite(dtype: Dtype, bytes: &[u8]) -> Option<usize> {
     match dtype {
         Dtype::F16 => find(bytes, |bytes| u16::from_le_bytes(bytes) & 0x7c00 == 0x7c00),
@@ -33,7 +33,7 @@ mod tests {
     use crate::element::narrow;
 
     #[test]
-    fn the_first_bad_element_is_found_wherever_it_is() {
+    fn the_first_non_finite_element_is_found() {
         for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32, Dtype::F64] {
             let mut numbers = vec![1.5; 3000];
             let mut bytes = vec![0; numbers.len() * dtype.bytes()];
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_and_smallest_numbers_are_numbers() {
+    fn extreme_finite_numbers_are_finite() {
         assert_eq!(
             first_non_finite(
                 Dtype::F32,

@@ -1,4 +1,4 @@
-//! What goes into a round and what comes out of it: the layout of the replies and that of the next model.
+//! The layouts of a round: that of the replies and that of the next model.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Arrays keep their types.
+    /// Arrays preserve their types.
     pub fn keeping(layout: &Arc<Layout>) -> Self {
         Self { input: Arc::clone(layout), output: Arc::clone(layout) }
     }
 
-    /// As in Flower, what is not floating-point becomes `float64`.
+    /// As in Flower, arrays that are not floating-point become `float64`.
     pub fn widening(layout: &Arc<Layout>) -> Self {
         let widened = |slot: &Slot| Slot { dtype: widened(slot.dtype), ..slot.clone() };
         Self { input: Arc::clone(layout), output: Arc::new(Layout(layout.0.iter().map(widened).collect())) }

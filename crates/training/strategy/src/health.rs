@@ -1,8 +1,8 @@
-//! What is wrong with a training, in words: what its rounds show, and what to try. Reads what was measured; nothing
-//! here knows of models, messages or how a finding is shown.
+//! Diagnoses a training: what its rounds show, and what to try. Reads measurements only; this module knows nothing of models,
+//! messages or how findings are displayed.
 //!
-//! Every finding rests on thresholds that are constants with their reasons. They are meant to be silent while a
-//! training is well: a warning that is always there is not read.
+//! Every finding rests on thresholds, which are constants with their reasons. A healthy training has no findings: permanent
+//! warnings are ignored.
 
 mod clients;
 mod curves;
@@ -13,7 +13,7 @@ use std::fmt;
 use serde::Serialize;
 use trellis_core::id::NodeId;
 
-/// What was measured in one round. What was not measured is `None`, or not there.
+/// The measurements of one round. Missing ones are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Round {
     /// From 1.
@@ -22,31 +22,31 @@ pub struct Round {
     pub train_loss: Option<f64>,
     pub eval_loss: Option<f64>,
     pub eval_accuracy: Option<f64>,
-    /// The L2 norm of the weighted mean of the clients' updates, before a strategy made a step of its own of it.
+    /// The L2 norm of the weighted mean of the clients' updates, before the strategy's own step.
     pub mean_update_norm: Option<f64>,
     pub clients: Vec<Client>,
-    /// How many clients were asked and did not answer, or answered that they failed.
+    /// The number of clients that did not answer, or answered with an error.
     pub failures: usize,
-    /// Whose replies were not taken, and why.
+    /// The nodes whose replies were rejected, and why.
     pub rejected: Vec<(NodeId, String)>,
 }
 
-/// What is known of one client in a round.
+/// The measurements of one client in a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Client {
     pub node: NodeId,
-    /// Of its training: `num-examples`.
+    /// The `num-examples` of its training.
     pub examples: Option<f64>,
-    /// The L2 norm of what it changed in the model.
+    /// The L2 norm of its update.
     pub update_norm: Option<f64>,
     /// On its own data, with its own model.
     pub train_loss: Option<f64>,
     /// On its own data, with the global model.
     pub eval_loss: Option<f64>,
     pub eval_accuracy: Option<f64>,
-    /// Of its evaluation: `num-examples`.
+    /// The `num-examples` of its evaluation.
     pub eval_examples: Option<f64>,
-    /// How many examples of each label it has, where the app tells by the metric `label-counts`; else empty.
+    /// The number of examples with each label, if the app reports the metric `label-counts`; otherwise empty.
     pub label_counts: Vec<f64>,
 }
 
@@ -68,11 +68,11 @@ impl Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information.
     Notice,
-    /// The result will be worse than it could be.
+    /// The result will be worse than necessary.
     Warning,
-    /// The training comes to nothing.
+    /// The training fails.
     Critical,
 }
 
@@ -88,12 +88,12 @@ impl Severity {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What it is, for programs.
+    /// A stable identifier for programs.
     pub code: &'static str,
     pub severity: Severity,
-    /// What was seen.
+    /// The observation.
     pub what: String,
-    /// What it rests on, by name.
+    /// The values that the finding is based on, by name.
     pub numbers: BTreeMap<String, f64>,
     /// What to try.
     pub advice: String,
@@ -112,26 +112,26 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the rounds so far show, the worst first. The last round is the present: what has passed is not told any more.
+/// The findings of the rounds so far, most severe first. Only conditions that hold in the last round are reported.
 pub fn diagnose(history: &[Round]) -> Vec<Finding> {
-    let looks = [
+    let checks = [
         curves::not_finite,
         curves::diverging,
         curves::stalled,
         clients::drift,
         clients::skewed_labels,
-        clients::unlike,
+        clients::uneven_accuracy,
         clients::dominating,
         clients::outliers,
         clients::rejected,
         clients::failing,
     ];
-    let mut findings: Vec<Finding> = looks.iter().filter_map(|look| look(history)).collect();
+    let mut findings: Vec<Finding> = checks.iter().filter_map(|check| check(history)).collect();
     findings.sort_by(|left, right| right.severity.cmp(&left.severity).then(left.code.cmp(right.code)));
     findings
 }
 
-/// A share as people read it.
+/// A fraction as a percentage.
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }

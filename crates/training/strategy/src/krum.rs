@@ -1,15 +1,15 @@
 //! Which replies are near the others: Krum and MultiKrum (Blanchard et al., "Machine Learning with Adversaries").
 //!
-//! Distances are sums of squared differences, not made of norms and products as in Flower: of replies that are nearly
-//! equal, little would be left of those. The order of summation is fixed.
+//! Distances are sums of squared differences. Flower computes them from norms and products, which cancels almost all digits
+//! if replies are nearly equal. The order of summation is fixed.
 
 use crate::distance;
 use crate::model::Layout;
-use crate::source::{Source, Unread};
+use crate::source::{ReadError, Source};
 use crate::tile::Tile;
 use crate::work::{self, Span};
 
-/// Numbers of all replies together that are compared before the next ones: half of the second cache of a small processor.
+/// Numbers of all replies that are compared at once: half of a small L2 cache.
 const STRIP_NUMBERS: usize = 32_768;
 const MIN_STRIP: usize = 64;
 const MAX_STRIP: usize = 4096;
@@ -17,7 +17,7 @@ const MAX_STRIP: usize = 4096;
 /// Squared distances between replies.
 pub(crate) struct Distances {
     replies: usize,
-    /// Row by row; the lower half and the diagonal are 0.
+    /// Row-major; the lower half and the diagonal are 0.
     upper: Vec<f64>,
 }
 
@@ -50,13 +50,13 @@ impl Distances {
     }
 }
 
-/// All arrays count, integers too.
-pub(crate) fn distances(sources: &[Source], layout: &Layout) -> Result<Distances, Unread> {
+/// Includes all arrays, integers too.
+pub(crate) fn distances(sources: &[Source], layout: &Layout) -> Result<Distances, ReadError> {
     let spans = work::spans(layout);
     let elements: usize = spans.iter().map(|span| span.len).sum();
-    let mut tiles: Vec<Tile> = work::desks(elements * sources.len());
+    let mut tiles: Vec<Tile> = work::scratch_buffers(elements * sources.len());
     let mut total = Distances::new(sources.len());
-    // Each span has its own sums, which are added in the order of the spans, whoever was ready first.
+    // Each span has its own sums, added in the order of the spans, so threads do not affect the result.
     for group in spans.chunks(tiles.len()) {
         let mut parts: Vec<Distances> = group.iter().map(|_| Distances::new(sources.len())).collect();
         work::share(&mut tiles, group.iter().zip(&mut parts), |tile, (span, part)| {
@@ -73,7 +73,7 @@ fn add_span(
     span: &Span,
     layout: &Layout,
     tile: &mut Tile,
-) -> Result<(), Unread> {
+) -> Result<(), ReadError> {
     for part in span.parts(Tile::len_for(sources.len())) {
         tile.read(sources, &part, layout.0[span.array].dtype)?;
         distances.add_tile(&tile.rows().collect::<Vec<_>>(), part.len);
@@ -81,8 +81,8 @@ fn add_span(
     Ok(())
 }
 
-/// The `wanted` replies with the least distance to their nearest others, of which the malicious ones and two more are
-/// left out. Of two with the same the first one is taken. In rising order.
+/// The indices of the `wanted` replies with the smallest sum of distances to their neighbours, in ascending order. As neighbours
+/// count all but the farthest `num_malicious` + 2 replies. Of equal sums the first reply wins.
 pub(crate) fn nearest(distances: &Distances, num_malicious: usize, wanted: usize) -> Vec<usize> {
     let replies = distances.replies;
     let others = replies.saturating_sub(num_malicious.saturating_add(2)).max(1);

@@ -1,4 +1,4 @@
-//! The metrics of a round: the weighted mean of what the clients measured, as Flower computes it.
+//! The metrics of a round: the weighted mean of the clients' measurements, as Flower computes it.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,13 @@ pub fn scalar(metrics: &MetricRecord, name: &str) -> Option<f64> {
     }
 }
 
-/// The mean of each metric, lists by element, each reply counting as its metric `weighted_by` says; that metric is left
-/// out. Whole numbers become floats. Replies come in the order of node ids, since sums of floats depend on it. What is
-/// wrong is told all at once.
+/// The mean of each metric, lists by element, weighted by the metric `weighted_by`, which the result omits. Integers become
+/// floats. Replies must be sorted by node id, because the order affects sums of floats. Returns all errors at once.
 pub fn weighted_mean(replies: &[(NodeId, &MetricRecord)], weighted_by: &str) -> Result<MetricRecord, Vec<String>> {
     let Some((_, first)) = replies.first() else { return Ok(MetricRecord::default()) };
-    let problems = differences(replies);
-    if !problems.is_empty() {
-        return Err(problems);
+    let errors = differences(replies);
+    if !errors.is_empty() {
+        return Err(errors);
     }
     let shares = shares(replies, weighted_by)?;
     let mut mean = MetricRecord::default();
@@ -40,42 +39,42 @@ pub fn weighted_mean(replies: &[(NodeId, &MetricRecord)], weighted_by: &str) -> 
     Ok(mean)
 }
 
-/// For how much of the whole each reply counts.
+/// The normalised weight of each reply.
 fn shares(replies: &[(NodeId, &MetricRecord)], weighted_by: &str) -> Result<Vec<f64>, Vec<String>> {
-    let mut problems = Vec::new();
+    let mut errors = Vec::new();
     let mut weights = Vec::with_capacity(replies.len());
     for (node, metrics) in replies {
         match scalar(metrics, weighted_by) {
             Some(weight) if weight >= 0.0 && weight.is_finite() => weights.push(weight),
-            Some(weight) => problems.push(format!("node {node} sent {weighted_by} = {weight}: it must be 0 or more")),
-            None => problems.push(format!("node {node} sent no single number {weighted_by:?} among its metrics")),
+            Some(weight) => errors.push(format!("node {node} sent {weighted_by} = {weight}: it must be 0 or more")),
+            None => errors.push(format!("node {node} sent no single number {weighted_by:?} among its metrics")),
         }
     }
     let total: f64 = weights.iter().sum();
-    if problems.is_empty() && total == 0.0 {
-        problems.push(format!("{weighted_by} is 0 in all replies, so there is no mean"));
+    if errors.is_empty() && total == 0.0 {
+        errors.push(format!("{weighted_by} is 0 in all replies, so there is no mean"));
     }
-    if problems.is_empty() { Ok(weights.iter().map(|weight| weight / total).collect()) } else { Err(problems) }
+    if errors.is_empty() { Ok(weights.iter().map(|weight| weight / total).collect()) } else { Err(errors) }
 }
 
-/// Which replies lack a metric that others have, or have it in another form.
+/// Metrics that some replies lack or send in another form.
 fn differences(replies: &[(NodeId, &MetricRecord)]) -> Vec<String> {
     let all: BTreeSet<&str> = replies.iter().flat_map(|(_, metrics)| metrics.0.names()).collect();
-    let mut problems = Vec::new();
+    let mut errors = Vec::new();
     for (node, metrics) in replies {
         let lacking: Vec<&str> = all.iter().copied().filter(|name| metrics.0.get(name).is_none()).collect();
         if !lacking.is_empty() {
-            problems.push(format!("node {node} did not send {}, which other nodes sent", lacking.join(", ")));
+            errors.push(format!("node {node} did not send {}, which other nodes sent", lacking.join(", ")));
         }
     }
     for name in all {
         let mut forms = replies.iter().filter_map(|(node, metrics)| Some((node, form(metrics.0.get(name)?))));
         let Some((model, expected)) = forms.next() else { continue };
         for (node, form) in forms.filter(|(_, form)| *form != expected) {
-            problems.push(format!("node {node} sent {name} as {form}, and node {model} as {expected}"));
+            errors.push(format!("node {node} sent {name} as {form}, and node {model} as {expected}"));
         }
     }
-    problems
+    errors
 }
 
 fn form(value: &MetricValue) -> String {
@@ -114,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn each_counts_by_its_examples() {
-        let told = mean(vec![
+    fn metrics_are_weighted_by_examples() {
+        let mean_metrics = mean(vec![
             record().with("loss", 1.0).with("num-examples", 30i64).with("right", 3i64).with("by-class", vec![1i64, 0]),
             record().with("num-examples", 10i64).with("loss", 3.0).with("by-class", vec![0.5, 1.0]).with("right", 5i64),
         ]);
         let expected = record().with("loss", 1.5).with("right", 3.5).with("by-class", vec![0.875, 0.25]);
-        assert_eq!(told.unwrap(), MetricRecord(expected));
+        assert_eq!(mean_metrics.unwrap(), MetricRecord(expected));
         assert_eq!(mean(vec![]).unwrap(), MetricRecord::default());
         assert_eq!(
             mean(vec![record().with("num-examples", 1i64).with("none", Vec::<f64>::new())]).unwrap(),
@@ -129,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_together_is_told_by_node_and_name() {
-        let problems = mean(vec![
+    fn mismatched_metrics_are_reported_by_node_and_name() {
+        let errors = mean(vec![
             record().with("num-examples", 1i64).with("loss", 1.0).with("bins", vec![1.0, 2.0]),
             record().with("num-examples", 1i64).with("los", 1.0).with("bins", vec![1.0]),
             record().with("num-examples", 1i64).with("loss", vec![1.0]).with("bins", 4.0),
         ]);
         assert_eq!(
-            problems.unwrap_err(),
+            errors.unwrap_err(),
             [
                 "node 1 did not send los, which other nodes sent",
                 "node 2 did not send loss, which other nodes sent",
@@ -151,8 +150,8 @@ mod tests {
             (vec![MetricValue::from(-1.0), MetricValue::from(3.0)], "node 1 sent num-examples = -1"),
             (vec![MetricValue::from(vec![1.0]), MetricValue::from(vec![1.0])], "node 1 sent no single number"),
         ] {
-            let problems = mean(weights.into_iter().map(|weight| record().with("num-examples", weight)).collect());
-            assert!(problems.as_ref().unwrap_err()[0].starts_with(expected), "{problems:?}");
+            let errors = mean(weights.into_iter().map(|weight| record().with("num-examples", weight)).collect());
+            assert!(errors.as_ref().unwrap_err()[0].starts_with(expected), "{errors:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A model: named arrays in an order. And what a strategy remembers from round to round.
+//! Models, which are named arrays in an order, and the state of a strategy between rounds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trellis_wire::records::Dtype;
 
-/// One array of a model, without its numbers.
+/// The description of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
     pub name: String,
@@ -24,7 +24,7 @@ impl Slot {
     }
 }
 
-/// What a model looks like: its arrays, in their order.
+/// The arrays of a model in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout(pub Vec<Slot>);
 
@@ -38,15 +38,15 @@ impl Layout {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     pub layout: Arc<Layout>,
-    /// The elements of each array, little-endian, the last index fastest; as many bytes as the layout says.
+    /// The elements of each array, little-endian and row-major; the layout defines their size.
     pub arrays: Vec<Bytes>,
 }
 
-/// What a strategy remembers from round to round; with the model it is all that a checkpoint needs.
+/// The state of a strategy between rounds. Together with the model, it is the content of a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
-    /// Models beside the model: momentum, second moments. By name.
+    /// Additional models, such as momentum and second moments, by name.
     pub models: BTreeMap<String, Model>,
-    /// Single numbers: the clipping norm, steps taken. By name.
+    /// Numbers, such as the clipping norm, by name.
     pub numbers: BTreeMap<String, f64>,
 }

@@ -1,8 +1,8 @@
-//! Sorts many columns at once: a network of comparisons that is the same for all of them, so that vector instructions sort
-//! several columns in the time of one. Batcher's merge exchange (Knuth, The Art of Computer Programming 5.2.2, algorithm M).
+//! A sorting network, which sorts many columns at once with vector instructions: Batcher's merge exchange (Knuth, The Art of
+//! Computer Programming 5.2.2, algorithm M).
 
 pub(crate) struct Network {
-    /// Which two rows are put in order, one pair after the other; the lower row gets the lower number.
+    /// The compare-exchange pairs in order; the lower row gets the lower number.
     pairs: Vec<(usize, usize)>,
 }
 
@@ -25,7 +25,7 @@ impl Network {
         Self { pairs }
     }
 
-    /// Sorts each column; a row has `width` numbers.
+    /// Sorts each column; `width` is the length of a row.
     pub fn sort(&self, numbers: &mut [f64], width: usize) {
         for &(low, high) in &self.pairs {
             let (head, tail) = numbers.split_at_mut(high * width);
@@ -44,7 +44,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    /// What sorts all columns of zeros and ones sorts everything.
+    /// The zero-one principle: a network that sorts all columns of zeros and ones sorts everything.
     #[test]
     fn every_pattern_of_few_rows_is_sorted() {
         for rows in 0..=12usize {

@@ -1,4 +1,4 @@
-//! The arrays of one reply, readable by part: from memory without a copy, from elsewhere through a buffer.
+//! The arrays of one reply, readable by part: from memory without a copy, otherwise through a buffer.
 
 use std::io;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use crate::model::{Layout, Model};
 pub trait Numbers: Send + Sync {
     fn layout(&self) -> &Layout;
 
-    /// Bytes of one array, as [`Model::arrays`] has them. What is not in memory is read into `buffer`.
+    /// Bytes of one array, laid out as in [`Model::arrays`]. Data outside of memory is read into `buffer`.
     fn part<'a>(&'a self, array: usize, bytes: Range<usize>, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]>;
 }
 
-/// A model whose arrays are all here.
+/// A reply in memory.
 pub struct InMemory(pub Model);
 
 impl Numbers for InMemory {

@@ -1,14 +1,14 @@
-//! Differential privacy around a strategy: updates are clipped, noise is added to what comes of them, and the limit may
-//! follow what the updates are like (Andrew et al., "Differentially Private Learning with Adaptive Clipping").
+//! Differential privacy around a strategy: updates are clipped, noise is added to the aggregate, and the clipping norm may
+//! adapt to the updates (Andrew et al., "Differentially Private Learning with Adaptive Clipping").
 //!
-//! What is protected is whether a client took part in a round, as far as the model tells it; metrics are not protected.
-//! The noise belongs to a plain mean of clipped updates, in which no client counts for more than another
-//! ([`Privacy::weight`]), over no fewer replies than the noise was made for.
+//! It protects whether a client took part in a round, as far as the model reveals it; metrics are not protected. The noise is
+//! calibrated for a plain mean of clipped updates, in which all clients have the same weight ([`Privacy::weight`]), over at
+//! least the planned number of replies.
 //!
-//! Flower's wrappers differ in four things, which `compat` brings back: the limit shrinks while most updates are
-//! clipped and grows while few are; the noise follows the limit of the next round instead of the one that the updates
-//! were clipped to; clients count by their examples; the noise stays as it is when fewer clients answer. Only the first
-//! leaves the promise whole.
+//! Flower's wrappers differ in four points, which `compat` reproduces: the clipping norm shrinks while most updates are
+//! clipped and grows while few are; the noise follows the clipping norm of the next round instead of the one that was applied;
+//! clients are weighted by their examples; the noise is not increased if fewer clients answer. Only the first point preserves
+//! the guarantee.
 
 mod clip;
 
@@ -20,18 +20,18 @@ use crate::element::{is_float, narrow};
 use crate::model::{Model, State};
 use crate::random::{Purpose, Random, Seed};
 
-/// Where clients that clip by themselves find the limit, in the `config` record of an instruction; as Flower's mods.
+/// The key of the clipping norm in the `config` record of instructions to clients that clip themselves, as in Flower's mods.
 pub const CLIPPING_NORM: &str = "clipping_norm";
-/// The metric by which such clients tell whether they had to clip, under an adaptive limit.
+/// The metric by which such clients report whether they clipped, if the clipping norm is adaptive.
 pub const NORM_BIT: &str = "norm_bit";
-/// The limit, among the numbers of [`State`].
+/// The key of the clipping norm among the numbers of [`State`].
 const STATE_CLIPPING_NORM: &str = "dp-clipping-norm";
-/// Of the sampled clients, the deviation of the noise on how many were clipped, as Andrew et al. recommend.
+/// The standard deviation of the noise on the clipped count, as a fraction of the sampled clients (recommended by Andrew et al.).
 const COUNT_STDDEV_SHARE: f64 = 1.0 / 20.0;
-/// Elements that are worked on at a time; two blocks of `f64` fit the inner caches of any machine.
+/// Elements that are processed at once; two blocks of `f64` fit into the L1 cache of any machine.
 const BLOCK_ELEMENTS: usize = 8192;
 
-/// Who clips, and whether the limit moves. `num_sampled`: how many clients are asked in a round.
+/// Where updates are clipped, and whether the clipping norm adapts. `num_sampled` is the number of clients in a round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Privacy {
     ServerFixed {
@@ -62,7 +62,7 @@ pub enum Privacy {
     },
 }
 
-/// How the limit follows the updates.
+/// The parameters of an adaptive clipping norm.
 struct Adaptive {
     target_clipped_quantile: f64,
     clip_norm_lr: f64,
@@ -74,12 +74,12 @@ impl Privacy {
     pub const DEFAULT_TARGET_CLIPPED_QUANTILE: f64 = 0.5;
     pub const DEFAULT_CLIP_NORM_LR: f64 = 0.2;
 
-    /// What is wrong with the parameters, all of it.
+    /// Validates the parameters; returns all errors.
     pub fn check(&self) -> Result<(), Vec<String>> {
-        let mut problems = Vec::new();
+        let mut errors = Vec::new();
         let mut must = |holds: bool, what: String| {
             if !holds {
-                problems.push(what);
+                errors.push(what);
             }
         };
         let (z, norm, nodes) = (self.noise_multiplier(), self.first_norm(), self.num_sampled());
@@ -104,35 +104,35 @@ impl Privacy {
                 ),
             );
         }
-        if problems.is_empty() { Ok(()) } else { Err(problems) }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// What goes into the `config` record of each training instruction.
+    /// Entries for the `config` record of each training instruction.
     pub fn train_config(&self, state: &State) -> Vec<(String, f64)> {
         if self.clips_here() { Vec::new() } else { vec![(CLIPPING_NORM.into(), self.clipping_norm(state))] }
     }
 
-    /// Whether replies are to be clipped here; else the clients did.
+    /// Whether the server clips replies; otherwise clients do.
     pub fn clips_here(&self) -> bool {
         matches!(self, Self::ServerFixed { .. } | Self::ServerAdaptive { .. })
     }
 
-    /// Whether every reply must tell by the metric [`NORM_BIT`] whether it was clipped.
+    /// Whether every reply must have the metric [`NORM_BIT`].
     pub fn needs_norm_bit(&self) -> bool {
         matches!(self, Self::ClientAdaptive { .. })
     }
 
-    /// A round in which a client failed is not aggregated: the noise was made for all that were asked.
+    /// Whether a round with a failed client is not aggregated, because the noise is calibrated for all selected clients.
     pub fn skips_round_on_failure(&self) -> bool {
         true
     }
 
-    /// For how much a reply counts: one as much as another, since the noise is made for that.
+    /// The weight of a reply: 1 for all, as the noise requires, unless `compat`.
     pub fn weight(&self, num_examples: f64, compat: bool) -> f64 {
         if compat { num_examples } else { 1.0 }
     }
 
-    /// The limit in force.
+    /// The current clipping norm.
     pub fn clipping_norm(&self, state: &State) -> f64 {
         match state.numbers.get(STATE_CLIPPING_NORM) {
             Some(&norm) if self.adaptive().is_some() => norm,
@@ -140,7 +140,7 @@ impl Privacy {
         }
     }
 
-    /// For [`Clipped`], from the norm of an update ([`update_norm`]). Less than 1: the update is clipped.
+    /// The factor for [`Clipped`], from the norm of an update ([`update_norm`]). Below 1 the update is clipped.
     pub fn factor(&self, state: &State, norm: f64) -> f64 {
         let limit = self.clipping_norm(state);
         if !self.clips_here() || norm <= limit {
@@ -152,12 +152,11 @@ impl Privacy {
         }
     }
 
-    /// What follows the aggregation: noise on the model, and the limit of the next round.
+    /// Completes a round after the aggregation: adds noise to the model, and computes the next clipping norm.
     ///
-    /// `clipped` says of each reply that was aggregated whether it was clipped. The same seed and round give the same
-    /// noise: a round that is repeated with other replies needs another seed, or both results together tell what
-    /// neither may.
-    pub fn after(
+    /// `clipped` tells for each aggregated reply whether it was clipped. The same seed and round give the same noise. So a round
+    /// that is repeated with other replies needs another seed: the difference of both results would have no noise.
+    pub fn finish_round(
         &self,
         model: Model,
         state: &mut State,
@@ -180,7 +179,7 @@ impl Privacy {
         with_noise(model, stddev, Random::new(seed, Purpose::Noise, round))
     }
 
-    /// By how much the logarithm of the limit changes.
+    /// The change of the logarithm of the clipping norm.
     fn step(&self, adaptive: &Adaptive, clipped: &[bool], compat: bool, seed: &Seed, round: u64) -> f64 {
         let count = clipped.iter().filter(|&&clipped| clipped).count() as f64;
         let [noise, _] = Random::new(seed, Purpose::CountNoise, round).normals();
@@ -189,8 +188,7 @@ impl Privacy {
         if compat { -step } else { step }
     }
 
-    /// What is left for the model of the noise multiplier when the count of the clipped is noised too, such that both
-    /// together are as private as asked for.
+    /// The noise multiplier of the model if the clipped count is noised too, so that both together give the requested privacy.
     fn model_noise_multiplier(&self) -> f64 {
         let z = self.noise_multiplier();
         if self.adaptive().is_none() || z == 0.0 {
@@ -200,7 +198,7 @@ impl Privacy {
         1.0 / libm::sqrt(1.0 / (z * z) - 1.0 / (count * count))
     }
 
-    /// The deviation of the noise on the count of the clipped.
+    /// The standard deviation of the noise on the clipped count.
     fn count_stddev(&self) -> f64 {
         match self.adaptive() {
             None => 0.0,
@@ -210,7 +208,7 @@ impl Privacy {
         }
     }
 
-    /// As asked for: what [`crate::Accountant`] counts with.
+    /// The requested multiplier, for [`crate::Accountant`].
     pub fn noise_multiplier(&self) -> f64 {
         let (Self::ServerFixed { noise_multiplier, .. }
         | Self::ServerAdaptive { noise_multiplier, .. }
@@ -246,7 +244,7 @@ impl Privacy {
     }
 }
 
-/// The model with noise on each floating-point element, added in `f64` and rounded once.
+/// Adds noise to each floating-point element, in `f64`, rounded once.
 fn with_noise(mut model: Model, stddev: f64, mut random: Random) -> Model {
     if stddev == 0.0 {
         return model;

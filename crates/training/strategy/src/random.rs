@@ -1,13 +1,12 @@
-//! Random numbers of a run: of its seed, a round and a purpose, the same on every machine and for ever.
+//! Random numbers of a run, determined by its seed, a round and a purpose, on every machine and in every version.
 //!
-//! The generator is ChaCha20: noise that protects people must not be guessed from other noise. Who draws a seed, and
-//! from where, is not known here.
+//! The generator is ChaCha20: noise for privacy must not be predictable from other noise. This module does not create seeds.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-/// What all random numbers of a run come from. Whoever knows it can take the noise off a model again: where nobody
-/// asked for repeatable noise it is drawn from the operating system, and kept as a secret or not at all.
+/// The source of all random numbers of a run. Anyone who knows it can remove the noise from a model. Unless the user requests
+/// repeatable noise, it comes from the operating system, and is stored as a secret or not at all.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
@@ -17,7 +16,7 @@ impl From<[u8; 32]> for Seed {
     }
 }
 
-/// A seed that was chosen, to repeat a run.
+/// A chosen seed, to repeat a run.
 impl From<u64> for Seed {
     fn from(number: u64) -> Self {
         let mut bytes = [0; 32];
@@ -32,7 +31,7 @@ impl std::fmt::Debug for Seed {
     }
 }
 
-/// What random numbers are for. Each purpose has numbers of its own, so that a change in one leaves the others alone.
+/// The purpose of random numbers. Each has its own sequence, so that a change of one does not affect the others.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub enum Purpose {
@@ -48,15 +47,15 @@ pub struct Random(ChaCha20Rng);
 impl Random {
     pub fn new(seed: &Seed, purpose: Purpose, round: u64) -> Self {
         let mut generator = ChaCha20Rng::from_seed(seed.0);
-        // A stream of its own for each round and purpose; no training has 2^56 rounds.
+        // A separate stream for each round and purpose; no training has 2^56 rounds.
         generator.set_stream(round << 8 | u64::from(purpose as u8));
         Self(generator)
     }
 
-    /// Evenly from 0 up to, and without, the limit.
+    /// Uniform in `0..limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = limit as u64;
-        // The numbers at the upper end that would favour small results are thrown again.
+        // Rejection sampling: numbers at the upper end would favour small results.
         let fair = u64::MAX - u64::MAX % limit;
         loop {
             let number = self.0.next_u64();
@@ -66,20 +65,20 @@ impl Random {
         }
     }
 
-    /// Evenly between 0 and 1, both excluded.
+    /// Uniform between 0 and 1, both excluded.
     fn unit(&mut self) -> f64 {
         ((self.0.next_u64() >> 12) as f64 + 0.5) / (1u64 << 52) as f64
     }
 
-    /// Two independent numbers from the normal distribution with mean 0 and deviation 1 (Box and Muller). The functions
-    /// are those of `libm`, which gives the same bits everywhere.
+    /// Two independent normally distributed numbers with mean 0 and deviation 1 (Box and Muller). `libm` gives the same bits on
+    /// every machine.
     pub fn normals(&mut self) -> [f64; 2] {
         let radius = libm::sqrt(-2.0 * libm::log(self.unit()));
         let (sin, cos) = libm::sincos(std::f64::consts::TAU * self.unit());
         [radius * cos, radius * sin]
     }
 
-    /// The first `n` items become a sample of all of them, in random order.
+    /// Moves a random sample of `n` items to the front, in random order.
     pub fn choose<T>(&mut self, items: &mut [T], n: usize) {
         for place in 0..n.min(items.len()) {
             let chosen = place + self.below(items.len() - place);
@@ -94,13 +93,13 @@ mod tests {
 
     #[test]
     fn the_generator_is_chacha20_of_the_seed() {
-        // The key stream of RFC 7539, A.1, test vector 1: a key, a counter and a nonce of zeros.
+        // The key stream of RFC 7539, A.1, test vector 1: key, counter and nonce are zero.
         let mut generator = Random(ChaCha20Rng::from_seed([0; 32]));
         assert_eq!(generator.0.next_u64().to_le_bytes(), [0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90]);
     }
 
     #[test]
-    fn rounds_and_purposes_and_seeds_have_numbers_of_their_own() {
+    fn rounds_purposes_and_seeds_have_their_own_sequences() {
         let first = |seed: u64, purpose, round| Random::new(&seed.into(), purpose, round).below(usize::MAX);
         let all = [
             first(7, Purpose::SampleTrain, 1),
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_numbers_have_the_moments_and_tails_of_the_normal_distribution() {
+    fn normal_numbers_have_the_expected_moments_and_tails() {
         const PAIRS: usize = 200_000;
         let mut random = Random::new(&7.into(), Purpose::Noise, 1);
         let numbers: Vec<f64> = (0..PAIRS).flat_map(|_| random.normals()).collect();
@@ -126,6 +125,6 @@ mod tests {
         let within = |limit: f64| mean(&|x| f64::from(x.abs() < limit));
         assert!((within(1.0) - 0.682_69).abs() < 0.003 && (within(3.0) - 0.997_30).abs() < 0.000_5);
         let pairs = numbers.chunks(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / PAIRS as f64;
-        assert!(pairs.abs() < 0.01, "the two of a pair are independent: {pairs}");
+        assert!(pairs.abs() < 0.01, "the numbers of a pair are independent: {pairs}");
     }
 }

@@ -1,5 +1,5 @@
-//! Which nodes a round asks, and how many must answer. Which nodes there are, and for how long one waits for more of
-//! them, is not known here.
+//! Which nodes a round selects, and how many must answer. This module does not know which nodes exist and how long to wait for
+//! more.
 
 use std::sync::Arc;
 
@@ -9,73 +9,74 @@ use trellis_wire::records::Dtype;
 use crate::model::{Layout, Model, Slot, State};
 use crate::random::{Purpose, Random};
 
-/// How many of the nodes that are online take part in a phase; names and meaning as Flower's.
+/// How many online nodes take part in a phase. Names and meaning are Flower's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// Of the nodes online; 0: the phase is left out.
+    /// The fraction of online nodes; 0 skips the phase.
     pub fraction: f64,
-    /// So many at least, whatever the fraction gives.
+    /// The minimum number of selected nodes.
     pub min_nodes: usize,
-    /// So many must be online before anybody is asked.
+    /// The number of nodes that must be online before the selection.
     pub min_available: usize,
-    /// Share of nodes asked beyond those that are needed, so that the slowest of them need not be waited for.
+    /// The fraction of nodes selected in addition to the required ones, so that the slowest need not be awaited.
     pub over_selection: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
-    /// How many nodes are asked.
-    pub ask: usize,
-    /// How many answers end the phase.
-    pub enough: usize,
+pub struct SampleSize {
+    /// The number of selected nodes.
+    pub selected: usize,
+    /// The number of answers that end the phase.
+    pub required: usize,
 }
 
 impl Sampling {
-    /// What is wrong with the numbers, all of it.
+    /// Validates the parameters; returns all errors.
     pub fn check(&self) -> Result<(), Vec<String>> {
-        let mut problems = Vec::new();
+        let mut errors = Vec::new();
         if !(0.0..=1.0).contains(&self.fraction) {
-            problems.push(format!("the fraction of nodes is {}: it must be 0 to 1", self.fraction));
+            errors.push(format!("the fraction of nodes is {}: it must be 0 to 1", self.fraction));
         }
         if !(self.over_selection >= 0.0 && self.over_selection.is_finite()) {
-            problems.push(format!("the over-selection is {}: it must be 0 or more", self.over_selection));
+            errors.push(format!("the over-selection is {}: it must be 0 or more", self.over_selection));
         }
-        if problems.is_empty() { Ok(()) } else { Err(problems) }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// How many to ask with so many online; `None`: more must come first.
-    pub fn needed(&self, online: usize) -> Option<Wanted> {
-        let enough = self.enough(online);
-        if enough == 0 {
-            return Some(Wanted { ask: 0, enough: 0 });
+    /// The sample size with this many nodes online; `None` if too few are online.
+    pub fn size(&self, online: usize) -> Option<SampleSize> {
+        let required = self.required(online);
+        if required == 0 {
+            return Some(SampleSize { selected: 0, required: 0 });
         }
-        let more = (enough as f64 * self.over_selection).ceil() as usize;
-        (self.missing(online) == 0).then_some(Wanted { ask: enough.saturating_add(more).min(online), enough })
+        let more = (required as f64 * self.over_selection).ceil() as usize;
+        (self.missing(online) == 0)
+            .then_some(SampleSize { selected: required.saturating_add(more).min(online), required })
     }
 
-    /// How many nodes must come before anybody is asked.
+    /// How many more nodes must come online before the selection.
     pub fn missing(&self, online: usize) -> usize {
-        match self.enough(online) {
+        match self.required(online) {
             0 => 0,
-            enough => self.min_available.max(enough).saturating_sub(online),
+            required => self.min_available.max(required).saturating_sub(online),
         }
     }
 
-    fn enough(&self, online: usize) -> usize {
+    fn required(&self, online: usize) -> usize {
         if self.fraction == 0.0 { 0 } else { self.min_nodes.max((online as f64 * self.fraction) as usize) }
     }
 }
 
-/// What nodes are asked for.
+/// The purpose of a selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// For the first model.
+    /// The request for initial parameters.
     Init,
     Train,
     Evaluate,
 }
 
-/// `n` of the nodes, in the order of their ids. Decided by the arguments alone; the order of `nodes` does not matter.
+/// Selects `n` nodes, sorted by id. Depends on the arguments only, not on the order of `nodes`.
 pub fn sample(nodes: &[NodeId], n: usize, seed: u64, round: u64, phase: Phase) -> Vec<NodeId> {
     let purpose = match phase {
         Phase::Init => Purpose::SampleInit,
@@ -90,8 +91,8 @@ pub fn sample(nodes: &[NodeId], n: usize, seed: u64, round: u64, phase: Phase) -
     chosen
 }
 
-/// The node whose turn it is in a round (from 1) when the model goes from one to the next; `None` if there is no node.
-/// `order` remembers in which order nodes were first seen, and so keeps turns as nodes come and go.
+/// The node whose turn it is in a round (counted from 1) if the model is passed from node to node; `None` without nodes.
+/// `order` records the order in which nodes were first seen, so turns are stable as nodes come and go.
 pub fn cyclic(nodes: &[NodeId], order: &mut Vec<NodeId>, round: u64) -> Option<NodeId> {
     let mut newcomers: Vec<NodeId> = nodes.iter().copied().filter(|node| !order.contains(node)).collect();
     newcomers.sort_unstable();
@@ -102,18 +103,18 @@ pub fn cyclic(nodes: &[NodeId], order: &mut Vec<NodeId>, round: u64) -> Option<N
     Some(here[turn as usize])
 }
 
-/// Under which name the order of [`cyclic`] is kept among the models of a [`State`].
+/// The key of the order of [`cyclic`] among the models of a [`State`].
 const STATE_ORDER: &str = "cyclic-order";
 
-/// The order that [`cyclic`] left in a state.
+/// Reads the order of [`cyclic`] from a state.
 pub fn cyclic_order(state: &State) -> Vec<NodeId> {
     let ids = state.models.get(STATE_ORDER).and_then(|model| model.arrays.first());
     let id = |bytes: &[u8]| NodeId(u64::from_le_bytes(bytes.try_into().expect("cut by size")));
     ids.map(|ids| ids.chunks_exact(size_of::<u64>()).map(id).collect()).unwrap_or_default()
 }
 
-/// Ids of nodes do not fit a number of a state, so they are kept as an array.
-pub fn keep_cyclic_order(state: &mut State, order: &[NodeId]) {
+/// Stores the order as an array: node ids exceed the precision of a state's numbers.
+pub fn store_cyclic_order(state: &mut State, order: &[NodeId]) {
     let slot = Slot { name: STATE_ORDER.into(), dtype: Dtype::U64, shape: vec![order.len()] };
     let ids: Vec<u8> = order.iter().flat_map(|node| node.0.to_le_bytes()).collect();
     let model = Model { layout: Arc::new(Layout(vec![slot])), arrays: vec![ids.into()] };
@@ -129,30 +130,30 @@ mod tests {
     }
 
     #[test]
-    fn how_many_are_asked_and_when() {
+    fn sample_sizes() {
         let of = |fraction, min_nodes, min_available, over_selection| Sampling {
             fraction,
             min_nodes,
             min_available,
             over_selection,
         };
-        let wanted = |ask, enough| Some(Wanted { ask, enough });
+        let size = |selected, required| Some(SampleSize { selected, required });
         for (sampling, online, expected, missing) in [
             (of(1.0, 2, 2, 0.0), 0, None, 2),
-            (of(1.0, 2, 2, 0.0), 2, wanted(2, 2), 0),
-            (of(1.0, 2, 2, 0.0), 7, wanted(7, 7), 0),
-            (of(0.5, 2, 2, 0.0), 7, wanted(3, 3), 0),
-            (of(0.1, 2, 2, 0.0), 7, wanted(2, 2), 0),
+            (of(1.0, 2, 2, 0.0), 2, size(2, 2), 0),
+            (of(1.0, 2, 2, 0.0), 7, size(7, 7), 0),
+            (of(0.5, 2, 2, 0.0), 7, size(3, 3), 0),
+            (of(0.1, 2, 2, 0.0), 7, size(2, 2), 0),
             (of(0.1, 2, 9, 0.0), 7, None, 2),
             (of(0.1, 9, 2, 0.0), 7, None, 2),
-            (of(0.5, 2, 2, 0.3), 20, wanted(13, 10), 0),
-            (of(0.5, 2, 2, 0.01), 20, wanted(11, 10), 0),
-            (of(1.0, 2, 2, 0.5), 4, wanted(4, 4), 0),
-            (of(0.0, 2, 2, 0.0), 0, wanted(0, 0), 0),
+            (of(0.5, 2, 2, 0.3), 20, size(13, 10), 0),
+            (of(0.5, 2, 2, 0.01), 20, size(11, 10), 0),
+            (of(1.0, 2, 2, 0.5), 4, size(4, 4), 0),
+            (of(0.0, 2, 2, 0.0), 0, size(0, 0), 0),
             // As Flower computes it: 0.29 * 100 is 28.999...
-            (of(0.29, 1, 1, 0.0), 100, wanted(28, 28), 0),
+            (of(0.29, 1, 1, 0.0), 100, size(28, 28), 0),
         ] {
-            assert_eq!(sampling.needed(online), expected, "{sampling:?} with {online}");
+            assert_eq!(sampling.size(online), expected, "{sampling:?} with {online}");
             assert_eq!(sampling.missing(online), missing, "{sampling:?} with {online}");
         }
         assert_eq!(of(1.5, 2, 2, -1.0).check().unwrap_err().len(), 2);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_is_as_likely_as_any_other() {
+    fn all_nodes_are_equally_likely() {
         let all = nodes(&[3, 14, 15, 92, 65]);
         let mut chosen = std::collections::BTreeMap::new();
         for round in 0..10_000 {
@@ -187,19 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_kept_as_nodes_come_and_go() {
+    fn turns_are_stable_as_nodes_come_and_go() {
         let mut order = Vec::new();
         let mut turn = |ids: &[u64], round| cyclic(&nodes(ids), &mut order, round).map(|node| node.0);
         assert_eq!(turn(&[30, 20], 1), Some(20));
         assert_eq!(turn(&[30, 20], 2), Some(30));
-        assert_eq!(turn(&[10, 30, 20], 3), Some(10), "who comes later has a later turn");
+        assert_eq!(turn(&[10, 30, 20], 3), Some(10), "a new node is appended");
         assert_eq!(turn(&[10, 30], 4), Some(10));
-        assert_eq!(turn(&[10, 30, 20], 5), Some(30), "who comes back has the old turn");
+        assert_eq!(turn(&[10, 30, 20], 5), Some(30), "a returning node keeps its turn");
         assert_eq!(turn(&[], 6), None);
 
         let mut state = State::default();
         assert!(cyclic_order(&state).is_empty());
-        keep_cyclic_order(&mut state, &order);
+        store_cyclic_order(&mut state, &order);
         assert_eq!(cyclic_order(&state), nodes(&[20, 30, 10]));
     }
 }

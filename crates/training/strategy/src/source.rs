@@ -1,4 +1,4 @@
-//! A reply whose arrays are asked for in the order of the model, whatever their own order is.
+//! A reply whose arrays are accessed in the order of the model.
 
 use std::io;
 
@@ -10,26 +10,26 @@ use crate::work::Span;
 #[derive(Clone)]
 pub(crate) struct Source<'a> {
     numbers: &'a dyn Numbers,
-    /// Where each array of the model is in the reply.
+    /// The position of each array of the model in the reply.
     places: Vec<usize>,
 }
 
 /// A part of a reply that could not be read.
 #[derive(Debug)]
-pub(crate) struct Unread {
-    /// Which of the replies that were given together.
+pub(crate) struct ReadError {
+    /// The index of the reply.
     pub reply: usize,
     pub array: usize,
     pub error: io::Error,
 }
 
 impl<'a> Source<'a> {
-    /// Or what differs between the layouts.
+    /// Fails with the differences of the layouts.
     pub fn new(numbers: &'a dyn Numbers, expected: &Layout) -> Result<Self, String> {
         Ok(Self { numbers, places: check_layout(expected, numbers.layout())? })
     }
 
-    /// The layout that a reply has, in the order of the model; types of elements may differ from those of the model.
+    /// The layout of a reply in the order of the model; element types may differ from those of the model.
     pub fn layout_like(numbers: &dyn Numbers, model: &Layout) -> Result<Layout, String> {
         let got = numbers.layout();
         let places = check_names_and_shapes(model, got)?;
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
         let wanted = range.len();
         let bytes = self.numbers.part(place, range, buffer)?;
         if bytes.len() != wanted {
-            let text = format!("{} bytes were read where {wanted} should be", bytes.len());
+            let text = format!("{} bytes were read instead of {wanted}", bytes.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
         Ok(bytes)

@@ -1,17 +1,17 @@
-//! The strategies by name, with their parameters: what may be set, and what each needs of a federation.
+//! The strategies with their parameters, and what each requires.
 //!
-//! Names, parameters and defaults are those of `flwr.serverapp.strategy`. How replies are aggregated is elsewhere.
+//! Names, parameters and defaults are those of `flwr.serverapp.strategy`.
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Strategy {
-    /// The mean of the replies, weighted by their examples.
+    /// The mean of the replies, weighted by examples.
     FedAvg,
-    /// The mean is a direction: the model goes there by a learning rate, with momentum.
+    /// The mean is a direction: the model moves towards it with a learning rate and momentum.
     FedAvgM {
         server_learning_rate: f64,
         server_momentum: f64,
     },
-    /// FedAvg; clients are told to stay near the model.
+    /// FedAvg; clients add a proximal term.
     FedProx {
         proximal_mu: f64,
     },
@@ -33,29 +33,29 @@ pub enum Strategy {
     },
     /// The median of each coordinate.
     FedMedian,
-    /// The mean of each coordinate without the lowest and highest share `beta` of the replies.
+    /// The mean of each coordinate without the lowest and highest fraction `beta` of the values.
     FedTrimmedAvg {
         beta: f64,
     },
-    /// The reply that is nearest to the others.
+    /// The reply nearest to the others.
     Krum {
         num_malicious: usize,
     },
-    /// The mean of the replies that are nearest to the others.
+    /// The mean of the replies nearest to the others.
     MultiKrum {
         num_malicious: usize,
         num_nodes_to_select: usize,
     },
-    /// Of replies chosen as by MultiKrum, the mean of each coordinate near its median.
+    /// MultiKrum's selection, then the mean of each coordinate near its median.
     Bulyan {
         num_malicious: usize,
     },
-    /// Replies count more where the loss is high, by the power `q` of it.
+    /// Weights replies by the power `q` of their loss.
     QFedAvg {
         client_learning_rate: f64,
         q: f64,
     },
-    /// FedAvg; a round with fewer replies than these shares of the nodes asked is dropped.
+    /// FedAvg; a round with fewer replies than these fractions of the selected nodes is dropped.
     FaultTolerantFedAvg {
         min_completion_rate_train: f64,
         min_completion_rate_evaluate: f64,
@@ -85,8 +85,8 @@ impl Strategy {
         "FedXgbCyclic",
     ];
 
-    /// The strategy of that name, however written (`FedAvg`, `fed-avg`, `fedavg`), with Flower's defaults. Two have no
-    /// default in Flower: FedProx's `proximal_mu` is 1 here, and QFedAvg's `client_learning_rate` 0.1.
+    /// The strategy with this name in any spelling (`FedAvg`, `fed-avg`, `fedavg`), with Flower's defaults. Flower has no default for
+    /// FedProx's `proximal_mu`, here 1, and QFedAvg's `client_learning_rate`, here 0.1.
     pub fn with_defaults(name: &str) -> Option<Self> {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
         let known = Self::NAMES.iter().find(|known| plain(known) == plain(name))?;
@@ -132,46 +132,45 @@ impl Strategy {
         }
     }
 
-    /// Whether the parameters make sense, and `nodes` that train are enough for them. All that is wrong.
+    /// Validates the parameters, and whether `nodes` training nodes are enough; returns all errors.
     pub fn check(&self, nodes: usize) -> Result<(), Vec<String>> {
-        let mut problems = Problems(Vec::new());
+        let mut errors = ParameterErrors(Vec::new());
         match *self {
             Self::FedAvg | Self::FedMedian | Self::FedXgbBagging | Self::FedXgbCyclic => {}
             Self::FedAvgM { server_learning_rate, server_momentum } => {
-                problems.expect_positive("the server's learning rate", server_learning_rate);
-                problems.expect("the server's momentum", server_momentum, 0.0, 1.0);
+                errors.expect_positive("the server's learning rate", server_learning_rate);
+                errors.expect("the server's momentum", server_momentum, 0.0, 1.0);
             }
-            Self::FedProx { proximal_mu } => problems.expect("proximal-mu", proximal_mu, 0.0, f64::INFINITY),
-            Self::FedAdagrad { eta, tau } => problems.expect_rates(eta, tau),
+            Self::FedProx { proximal_mu } => errors.expect("proximal-mu", proximal_mu, 0.0, f64::INFINITY),
+            Self::FedAdagrad { eta, tau } => errors.expect_rates(eta, tau),
             Self::FedAdam { eta, beta_1, beta_2, tau } | Self::FedYogi { eta, beta_1, beta_2, tau } => {
-                problems.expect_rates(eta, tau);
-                problems.expect("beta-1", beta_1, 0.0, 1.0);
-                problems.expect("beta-2", beta_2, 0.0, 1.0);
+                errors.expect_rates(eta, tau);
+                errors.expect("beta-1", beta_1, 0.0, 1.0);
+                errors.expect("beta-2", beta_2, 0.0, 1.0);
             }
-            Self::FedTrimmedAvg { beta } => problems.expect("the trimmed share beta", beta, 0.0, 0.5),
-            Self::Krum { num_malicious } => problems.expect_nodes(self.name(), 2, num_malicious, nodes),
+            Self::FedTrimmedAvg { beta } => errors.expect("the trimmed share beta", beta, 0.0, 0.5),
+            Self::Krum { num_malicious } => errors.expect_nodes(self.name(), 2, num_malicious, nodes),
             Self::MultiKrum { num_malicious, num_nodes_to_select } => {
-                problems.expect_nodes(self.name(), 2, num_malicious, nodes);
+                errors.expect_nodes(self.name(), 2, num_malicious, nodes);
                 if !(1..=nodes).contains(&num_nodes_to_select) {
                     let text = format!("num-nodes-to-select must be between 1 and {nodes}, not {num_nodes_to_select}");
-                    problems.0.push(text);
+                    errors.0.push(text);
                 }
             }
-            Self::Bulyan { num_malicious } => problems.expect_nodes(self.name(), 4, num_malicious, nodes),
+            Self::Bulyan { num_malicious } => errors.expect_nodes(self.name(), 4, num_malicious, nodes),
             Self::QFedAvg { client_learning_rate, q } => {
-                problems.expect_positive("the clients' learning rate", client_learning_rate);
-                problems.expect("q", q, 0.0, f64::INFINITY);
+                errors.expect_positive("the clients' learning rate", client_learning_rate);
+                errors.expect("q", q, 0.0, f64::INFINITY);
             }
             Self::FaultTolerantFedAvg { min_completion_rate_train, min_completion_rate_evaluate } => {
-                problems.expect_share("min-completion-rate-train", min_completion_rate_train);
-                problems.expect_share("min-completion-rate-evaluate", min_completion_rate_evaluate);
+                errors.expect_share("min-completion-rate-train", min_completion_rate_train);
+                errors.expect_share("min-completion-rate-evaluate", min_completion_rate_evaluate);
             }
         }
-        if problems.0.is_empty() { Ok(()) } else { Err(problems.0) }
+        if errors.0.is_empty() { Ok(()) } else { Err(errors.0) }
     }
 
-    /// Whether a reply can be folded into the round as it comes, and then be forgotten. The others are kept until all are
-    /// there.
+    /// Whether replies can be aggregated one at a time. Otherwise all are stored until the end of the round.
     pub fn folds(&self) -> bool {
         match self {
             Self::FedAvg | Self::FedAvgM { .. } | Self::FedProx { .. } | Self::FaultTolerantFedAvg { .. } => true,
@@ -182,12 +181,12 @@ impl Strategy {
         }
     }
 
-    /// Whether the model is trees in one array of bytes, which may have another length in each reply.
+    /// Whether the model is an ensemble of trees: one byte array whose length varies.
     pub fn is_trees(&self) -> bool {
         matches!(self, Self::FedXgbBagging | Self::FedXgbCyclic)
     }
 
-    /// What clients are told with each instruction to train.
+    /// Entries for the config of each training instruction.
     pub fn train_config(&self) -> Vec<(String, f64)> {
         match *self {
             Self::FedProx { proximal_mu } => vec![("proximal-mu".to_owned(), proximal_mu)],
@@ -196,22 +195,22 @@ impl Strategy {
     }
 }
 
-/// Replies that Krum and its kin need to withstand so many malicious nodes.
+/// The number of replies that Krum-like strategies need to tolerate malicious nodes.
 pub(crate) fn nodes_needed(per_malicious: usize, num_malicious: usize) -> usize {
     num_malicious.saturating_mul(per_malicious).saturating_add(3)
 }
 
-struct Problems(Vec<String>);
+struct ParameterErrors(Vec<String>);
 
-impl Problems {
-    /// From `low` up to, and without, `high`.
+impl ParameterErrors {
+    /// Requires a number in `low..high`.
     fn expect(&mut self, what: &str, number: f64, low: f64, high: f64) {
         if number >= low && number < high {
             return;
         }
         self.0.push(match high.is_finite() {
             true => format!("{what} must be at least {low} and below {high}, not {number}"),
-            false => format!("{what} must be a finite number from {low} up, not {number}"),
+            false => format!("{what} must be a finite number, at least {low}, not {number}"),
         });
     }
 
@@ -236,8 +235,8 @@ impl Problems {
         let needed = nodes_needed(per_malicious, num_malicious);
         if nodes < needed {
             self.0.push(format!(
-                "{name} withstands {num_malicious} malicious nodes ({per_malicious} f + 3) only among {needed} nodes or \
-                 more, not {nodes}: raise min-train-nodes, or lower num-malicious"
+                "{name} tolerates {num_malicious} malicious nodes ({per_malicious} f + 3) only with at least {needed} nodes, \
+                  not {nodes}: raise min-train-nodes, or lower num-malicious"
             ));
         }
     }
@@ -248,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_a_strategy_that_makes_sense() {
+    fn all_default_parameters_are_valid() {
         for &name in Strategy::NAMES {
             let strategy = Strategy::with_defaults(name).unwrap();
             assert_eq!(strategy.name(), name);
@@ -259,35 +258,32 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told() {
-        let problems = |strategy: Strategy, nodes| strategy.check(nodes).unwrap_err();
+    fn all_invalid_parameters_are_reported() {
+        let errors = |strategy: Strategy, nodes| strategy.check(nodes).unwrap_err();
         let adam = Strategy::FedAdam { eta: -1.0, beta_1: 1.0, beta_2: f64::NAN, tau: 0.0 };
-        assert_eq!(problems(adam, 2).len(), 4);
-        assert_eq!(problems(Strategy::FedTrimmedAvg { beta: 0.5 }, 2).len(), 1);
-        assert_eq!(problems(Strategy::MultiKrum { num_malicious: 1, num_nodes_to_select: 5 }, 4).len(), 2);
-        assert_eq!(problems(Strategy::QFedAvg { client_learning_rate: 0.0, q: -0.1 }, 2).len(), 2);
+        assert_eq!(errors(adam, 2).len(), 4);
+        assert_eq!(errors(Strategy::FedTrimmedAvg { beta: 0.5 }, 2).len(), 1);
+        assert_eq!(errors(Strategy::MultiKrum { num_malicious: 1, num_nodes_to_select: 5 }, 4).len(), 2);
+        assert_eq!(errors(Strategy::QFedAvg { client_learning_rate: 0.0, q: -0.1 }, 2).len(), 2);
         let rates =
             Strategy::FaultTolerantFedAvg { min_completion_rate_train: 1.1, min_completion_rate_evaluate: -0.1 };
-        assert_eq!(problems(rates, 2).len(), 2);
-        assert_eq!(
-            problems(Strategy::FedAvgM { server_learning_rate: f64::INFINITY, server_momentum: 1.0 }, 2).len(),
-            2
-        );
-        assert_eq!(problems(Strategy::FedProx { proximal_mu: -0.1 }, 2).len(), 1);
+        assert_eq!(errors(rates, 2).len(), 2);
+        assert_eq!(errors(Strategy::FedAvgM { server_learning_rate: f64::INFINITY, server_momentum: 1.0 }, 2).len(), 2);
+        assert_eq!(errors(Strategy::FedProx { proximal_mu: -0.1 }, 2).len(), 1);
     }
 
     #[test]
-    fn the_byzantine_ones_need_enough_nodes() {
+    fn byzantine_strategies_need_enough_nodes() {
         assert_eq!(Strategy::Krum { num_malicious: 2 }.check(7), Ok(()));
         assert!(Strategy::Krum { num_malicious: 2 }.check(6).is_err());
         assert_eq!(Strategy::Bulyan { num_malicious: 2 }.check(11), Ok(()));
-        let told = Strategy::Bulyan { num_malicious: 2 }.check(10).unwrap_err();
-        assert!(told[0].contains("only among 11 nodes or more, not 10"), "{told:?}");
+        let errors = Strategy::Bulyan { num_malicious: 2 }.check(10).unwrap_err();
+        assert!(errors[0].contains("only with at least 11 nodes, not 10"), "{errors:?}");
         assert!(Strategy::Bulyan { num_malicious: usize::MAX }.check(10).is_err());
     }
 
     #[test]
-    fn clients_hear_of_the_proximal_term() {
+    fn clients_receive_the_proximal_term() {
         assert_eq!(Strategy::FedProx { proximal_mu: 0.5 }.train_config(), [("proximal-mu".to_owned(), 0.5)]);
         assert!(Strategy::FedAvg.train_config().is_empty());
     }

@@ -1,23 +1,23 @@
-//! Sums of a whole model in `f64`, 8 bytes for each element and not one more: as many of them as the result will have lie
-//! where the result will be, and the rest beside. So the sums of a model of `f32` take twice its memory, results included,
-//! and nothing depends on when an allocator gives memory back.
+//! Sums of a whole model in `f64`, in exactly 8 bytes per element. The upper bytes of each sum are stored where its result will
+//! be, the lower bytes in a second buffer. So the sums of an `f32` model need twice its memory, results included, without
+//! depending on when an allocator returns memory.
 
-use crate::mean::NOTHING;
+use crate::mean::NEGATIVE_ZERO;
 use crate::model::{Layout, Slot};
 use crate::work;
 
 const NUMBER_BYTES: usize = size_of::<f64>();
 
 pub(crate) struct Sums {
-    /// The upper bytes of each sum, and in the end the results.
+    /// The upper bytes of each sum, finally the results.
     results: Vec<Vec<u8>>,
     /// The lower bytes of each sum.
     rest: Vec<Vec<u8>>,
-    /// Nothing was added yet, and nothing written: no memory is touched before it must be.
+    /// Nothing has been added yet, so no memory is initialised.
     fresh: bool,
 }
 
-/// The sums of one span, or of a part of it.
+/// The sums of a span, or of a part of it.
 pub(crate) struct Part<'a> {
     upper: &'a mut [u8],
     lower: &'a mut [u8],
@@ -32,7 +32,7 @@ impl Sums {
         Self { results: work::blank(results), rest, fresh: true }
     }
 
-    /// By span; each of them is to be written once.
+    /// The parts by span; each must be written.
     pub fn parts<'a>(&'a mut self, results: &Layout) -> impl Iterator<Item = Part<'a>> + Send + use<'a> {
         let fresh = std::mem::replace(&mut self.fresh, false);
         let upper = work::cut(results, &mut self.results, |slot| slot.dtype.bytes());
@@ -53,7 +53,7 @@ fn rest_bytes(slot: &Slot) -> usize {
 }
 
 impl<'a> Part<'a> {
-    /// The part in smaller ones.
+    /// Splits the part.
     pub fn chunks(self, len: usize) -> impl Iterator<Item = Part<'a>> {
         let Self { upper, lower, element_bytes, fresh } = self;
         let mut lower = lower;
@@ -66,9 +66,9 @@ impl<'a> Part<'a> {
     }
 
     pub fn read(&self, sums: &mut Vec<f64>) {
-        sums.resize(self.upper.len() / self.element_bytes, NOTHING);
+        sums.resize(self.upper.len() / self.element_bytes, NEGATIVE_ZERO);
         match self.element_bytes {
-            _ if self.fresh => sums.fill(NOTHING),
+            _ if self.fresh => sums.fill(NEGATIVE_ZERO),
             8 => join_all(sums, self.upper),
             4 => join_halves(sums, self.upper, self.lower),
             2 => join::<2, 6>(sums, self.upper, self.lower),
@@ -85,7 +85,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Where the results of the part go, when its sums are not needed any more.
+    /// The place of the results, once the sums are no longer needed.
     pub fn into_results(self) -> &'a mut [u8] {
         self.upper
     }
@@ -103,7 +103,7 @@ fn split_all(sums: &[f64], bytes: &mut [u8]) {
     }
 }
 
-/// In whole words, which the compiler makes vector instructions of.
+/// In whole words, which the compiler vectorises.
 fn join_halves(sums: &mut [f64], upper: &[u8], lower: &[u8]) {
     let halves = upper.as_chunks().0.iter().zip(lower.as_chunks().0);
     for (sum, (upper, lower)) in sums.iter_mut().zip(halves) {
@@ -146,7 +146,7 @@ mod tests {
     use trellis_wire::records::Dtype;
 
     #[test]
-    fn sums_of_every_size_are_kept_to_the_last_bit() {
+    fn sums_of_every_size_are_exact() {
         let len = work::SPAN + 3;
         let slot = |&dtype: &Dtype| Slot { name: dtype.name().into(), dtype, shape: vec![len] };
         let mut layout = Layout(Dtype::ALL.iter().map(slot).collect());
@@ -157,7 +157,7 @@ mod tests {
         for part in sums.parts(&layout) {
             for (at, mut part) in part.chunks(1000).enumerate() {
                 part.read(&mut read);
-                assert!(read.iter().all(|sum| sum.to_bits() == NOTHING.to_bits()));
+                assert!(read.iter().all(|sum| sum.to_bits() == NEGATIVE_ZERO.to_bits()));
                 read.iter_mut().enumerate().for_each(|(within, sum)| *sum = number(at * 1000 + within));
                 part.write(&read);
             }

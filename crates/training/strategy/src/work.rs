@@ -1,5 +1,5 @@
-//! Cuts a model into spans and shares them out among threads. Each span is the work of one thread, and spans do not depend
-//! on how many there are: neither do results.
+//! Divides a model into spans and distributes them among threads. One thread processes a span. The spans, and so the results,
+//! do not depend on the number of threads.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -7,15 +7,15 @@ use std::thread;
 
 use crate::model::{Layout, Slot};
 
-/// Elements worked on at once. Their sums, in `f64`, fit into the second cache of a core, and what is read of each reply is
-/// long enough for the processor to fetch ahead. Of blocks from 1,024 to 65,536 this was the fastest.
+/// Elements of a span. Their `f64` sums fit into the L2 cache of a core, and the reads from each reply are long enough for
+/// prefetching. The fastest of sizes from 1,024 to 65,536.
 pub(crate) const SPAN: usize = 65_536;
-/// Numbers read from all replies together that are worth a second thread.
+/// Numbers of all replies that justify another thread.
 const PER_THREAD: usize = 1 << 20;
-/// Beyond it memory is the limit, not the processor.
+/// With more threads, memory bandwidth is the limit.
 const MAX_THREADS: usize = 8;
 
-/// Elements of one array.
+/// A range of elements of one array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub array: usize,
@@ -24,29 +24,29 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Where elements of so many bytes are.
+    /// Its byte range, if elements have this size.
     pub fn bytes(&self, element_bytes: usize) -> Range<usize> {
         self.start * element_bytes..(self.start + self.len) * element_bytes
     }
 
-    /// The span in parts of at most so many elements.
+    /// Splits the span into parts of at most `len` elements.
     pub fn parts(self, len: usize) -> impl Iterator<Item = Span> {
         (0..self.len).step_by(len).map(move |at| Span { start: self.start + at, len: len.min(self.len - at), ..self })
     }
 }
 
-/// All elements, in the order of the arrays; an array without elements has no span.
+/// All elements, in the order of the arrays; empty arrays have no span.
 pub(crate) fn spans(layout: &Layout) -> Vec<Span> {
     let whole = layout.0.iter().enumerate().map(|(array, slot)| Span { array, start: 0, len: slot.elements() });
     whole.flat_map(|array| array.parts(SPAN)).collect()
 }
 
-/// The bytes of new arrays.
+/// Zeroed arrays.
 pub(crate) fn blank(layout: &Layout) -> Vec<Vec<u8>> {
     layout.0.iter().map(|slot| vec![0; slot.bytes()]).collect()
 }
 
-/// The bytes of each span of [`spans`], in the same order, of arrays that have so many for each element.
+/// The byte ranges of [`spans`], in the same order, of arrays with this element size.
 pub(crate) fn cut<'a>(
     layout: &Layout,
     arrays: &'a mut [Vec<u8>],
@@ -64,8 +64,8 @@ pub(crate) fn cut<'a>(
     cut
 }
 
-/// What threads work with: one desk for each thread that so many numbers are worth. Who works often keeps them.
-pub(crate) fn desks<D: Default>(numbers: usize) -> Vec<D> {
+/// The buffers of threads, one for each thread that this amount of numbers justifies. Callers reuse them.
+pub(crate) fn scratch_buffers<D: Default>(numbers: usize) -> Vec<D> {
     let threads = match (numbers / PER_THREAD).min(MAX_THREADS) {
         0 | 1 => 1,
         worth => thread::available_parallelism().map_or(1, |available| worth.min(available.get())),
@@ -73,30 +73,30 @@ pub(crate) fn desks<D: Default>(numbers: usize) -> Vec<D> {
     (0..threads).map(|_| D::default()).collect()
 }
 
-/// Does all jobs, one thread at each desk. After a fault no further job is begun; one of the faults is told.
+/// Runs all jobs, with one thread per buffer. After an error no further job starts; one error is returned.
 pub(crate) fn share<J: Send, D: Send, E: Send>(
-    desks: &mut [D],
+    scratch_buffers: &mut [D],
     jobs: impl Iterator<Item = J> + Send,
     work: impl Fn(&mut D, J) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let left = Mutex::new((jobs, Ok(())));
-    let worker = |desk: &mut D| {
+    let worker = |scratch: &mut D| {
         loop {
             let job = match &mut *left.lock().expect("no worker panics with the lock") {
                 (jobs, Ok(())) => jobs.next(),
                 _ => None,
             };
             let Some(job) = job else { return };
-            if let Err(fault) = work(desk, job) {
-                left.lock().expect("no worker panics with the lock").1 = Err(fault);
+            if let Err(error) = work(scratch, job) {
+                left.lock().expect("no worker panics with the lock").1 = Err(error);
             }
         }
     };
     thread::scope(|scope| {
-        let mut desks = desks.iter_mut();
-        let own = desks.next();
-        for desk in desks {
-            scope.spawn(|| worker(desk));
+        let mut scratch_buffers = scratch_buffers.iter_mut();
+        let own = scratch_buffers.next();
+        for scratch in scratch_buffers {
+            scope.spawn(|| worker(scratch));
         }
         own.map(worker);
     });
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_job_is_done_once_by_any_number_of_threads() {
+    fn every_job_runs_once_with_any_number_of_threads() {
         for threads in 1..5 {
             let done = Mutex::new(vec![0; 100]);
             let work = |_: &mut (), job: usize| {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_ends_the_work() {
+    fn an_error_stops_the_work() {
         let done = Mutex::new(0);
         let work = |_: &mut (), job: usize| {
             *done.lock().unwrap() += 1;

@@ -1,7 +1,7 @@
-//! Trees of XGBoost, joined: a model in XGBoost's own JSON, to which the trees of each reply are added.
+//! Joins XGBoost models in their JSON format: the trees of each reply are added to the global model.
 //!
-//! Only what changes is taken apart: counts, ids and the lists of trees. All else, each number in its digits, stays as
-//! it was written. What a tree means is not known here.
+//! Only the changed parts are parsed: counts, ids and the lists of trees. Everything else keeps its exact text. The content of
+//! trees is not interpreted.
 
 use std::fmt;
 
@@ -9,17 +9,16 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Adds the trees of the replies, in their order, to the global model; where that is empty the first reply is the
-/// model.
+/// Adds the trees of the replies, in their order, to the global model. If that is empty, the first reply takes its place.
 ///
-/// Flower's FedXgbBagging takes the trees of one boosting round of one class from each reply, and drops the others
-/// without a word. Here all trees count, with the class and round they belong to. Where each reply has one round of one
-/// class, as Flower's examples do, both are the same; else see [`bagging_compat`].
+/// Flower's FedXgbBagging adds the trees of one boosting round of one class from each reply and silently drops the others. Here
+/// all trees are added with their class and round. Both agree if each reply has one round of one class, as in Flower's
+/// examples; otherwise see [`bagging_compat`].
 pub fn bagging(global: &[u8], replies: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     join(global, replies, Ensemble::add_all)
 }
 
-/// As Flower's FedXgbBagging: of each reply the first trees, as many as it grows in parallel, as one round of class 0.
+/// Like Flower's FedXgbBagging: adds the first `num_parallel_tree` trees of each reply as one round of class 0.
 pub fn bagging_compat(global: &[u8], replies: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     join(global, replies, Ensemble::add_first_round)
 }
@@ -27,7 +26,7 @@ pub fn bagging_compat(global: &[u8], replies: &[Vec<u8>]) -> Result<Vec<u8>, Str
 type Add<'a> = fn(&mut Ensemble<'a>, Ensemble<'a>) -> Result<(), String>;
 
 fn join<'a>(global: &'a [u8], replies: &'a [Vec<u8>], add: Add<'a>) -> Result<Vec<u8>, String> {
-    let (base, whose, rest) = match (global.is_empty(), replies) {
+    let (base, sender, rest) = match (global.is_empty(), replies) {
         (false, _) => (global, "the global model".to_string(), replies),
         (true, [first, rest @ ..]) => (first.as_slice(), name_of(0, replies), rest),
         (true, []) => return Ok(Vec::new()),
@@ -35,11 +34,11 @@ fn join<'a>(global: &'a [u8], replies: &'a [Vec<u8>], add: Add<'a>) -> Result<Ve
     if rest.is_empty() {
         return Ok(base.to_vec());
     }
-    let mut file = File::read(base).map_err(|problem| format!("{whose}: {problem}"))?;
+    let mut file = File::read(base).map_err(|error| format!("{sender}: {error}"))?;
     for (index, reply) in rest.iter().enumerate() {
         File::read(reply)
             .and_then(|other| add(&mut file.ensemble, other.ensemble))
-            .map_err(|problem| format!("{}: {problem}", name_of(replies.len() - rest.len() + index, replies)))?;
+            .map_err(|error| format!("{}: {error}", name_of(replies.len() - rest.len() + index, replies)))?;
     }
     file.write().map_err(|error| format!("the joined model cannot be written: {error}"))
 }
@@ -48,10 +47,10 @@ fn name_of(index: usize, replies: &[Vec<u8>]) -> String {
     format!("reply {} of {}", index + 1, replies.len())
 }
 
-/// A JSON object, its members in their order.
+/// A JSON object with ordered members.
 struct Object<'a>(Vec<(String, Member<'a>)>);
 
-/// A part of a model: as it was read, or made new.
+/// A part of a model: the text that was read, or a new text.
 enum Member<'a> {
     Read(&'a RawValue),
     Written(Box<RawValue>),
@@ -126,7 +125,7 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// The objects on the way from the whole file to the model of trees, each with its name in the one before.
+/// The nested objects from the whole file to the tree model, each with its name in the enclosing one.
 struct File<'a> {
     around: Vec<(&'static str, Object<'a>)>,
     model: Object<'a>,
@@ -161,12 +160,12 @@ impl<'a> File<'a> {
     }
 }
 
-/// The trees of a model, and how they are counted.
+/// The trees of a model, and their counts.
 struct Ensemble<'a> {
     counts: Object<'a>,
-    /// Trees that grow side by side in one boosting round, for each class.
+    /// Trees per boosting round and class.
     parallel: usize,
-    /// Where the trees of each boosting round begin; the last is their number.
+    /// The index of the first tree of each boosting round; the last entry is the number of trees.
     rounds: Vec<usize>,
     /// The class of each tree.
     classes: Vec<u64>,
@@ -184,11 +183,11 @@ impl<'a> Ensemble<'a> {
             trees: list(model, "trees", place)?.into_iter().map(Member::Read).collect(),
             counts,
         };
-        let told = count(&ensemble.counts, "num_trees", &counts_place)?;
+        let declared = count(&ensemble.counts, "num_trees", &counts_place)?;
         let (trees, classes) = (ensemble.trees.len(), ensemble.classes.len());
-        if told != trees || classes != trees || ensemble.rounds.last() != Some(&trees) {
+        if declared != trees || classes != trees || ensemble.rounds.last() != Some(&trees) {
             return Err(format!(
-                "{place} holds {trees} trees, but num_trees says {told}, tree_info {classes} and iteration_indptr {}",
+                "{place} holds {trees} trees, but num_trees says {declared}, tree_info {classes} and iteration_indptr {}",
                 ensemble.rounds.last().map_or("nothing".into(), usize::to_string)
             ));
         }
@@ -205,14 +204,14 @@ impl<'a> Ensemble<'a> {
     fn add_first_round(&mut self, other: Ensemble<'a>) -> Result<(), String> {
         let (has, wanted) = (other.trees.len(), other.parallel);
         if has < wanted {
-            return Err(format!("it has {has} trees, fewer than the {wanted} that grow in parallel"));
+            return Err(format!("it has {has} trees, fewer than its num_parallel_tree ({wanted})"));
         }
         self.rounds.push(self.trees.len() + wanted);
         self.classes.extend(std::iter::repeat_n(0, wanted));
         self.append(other.trees.iter().take(wanted))
     }
 
-    /// Trees are numbered from 0.
+    /// Renumbers the trees, which are counted from 0.
     fn append<'t>(&mut self, trees: impl Iterator<Item = &'t Member<'a>>) -> Result<(), String>
     where
         'a: 't,
@@ -228,7 +227,7 @@ impl<'a> Ensemble<'a> {
     }
 
     fn write(mut self, model: &mut Object<'a>) -> serde_json::Result<()> {
-        // XGBoost writes its parameters as texts.
+        // XGBoost writes its parameters as strings.
         self.counts.set("num_trees", &self.trees.len().to_string())?;
         model.set("gbtree_model_param", &self.counts)?;
         model.set("iteration_indptr", &self.rounds)?;
@@ -237,7 +236,7 @@ impl<'a> Ensemble<'a> {
     }
 }
 
-/// A parameter that is a number in a text.
+/// A number in a string parameter.
 fn count(object: &Object<'_>, name: &str, place: &str) -> Result<usize, String> {
     let raw = object.get(name, place)?.get();
     let digits = raw.trim_matches('"');

@@ -1,8 +1,7 @@
-//! What Flower's own classes answered to some cases, and what we answer. The record is made by
-//! `tests/strategy/record.py`, with Flower 1.42; how near answers must be, and why, is told in
-//! `tests/strategy/compare.py`.
+//! Compares results with recorded ones of Flower's own classes. `tests/strategy/record.py` makes the record with Flower 1.42;
+//! `tests/strategy/compare.py` explains the tolerances.
 
-#[allow(dead_code, reason = "its `main` is for the suite that compares with Flower itself")]
+#[allow(dead_code, reason = "only the comparison with Flower itself uses its `main`")]
 #[path = "../examples/case.rs"]
 mod case;
 
@@ -17,13 +16,13 @@ struct Array {
     numbers: Vec<f64>,
 }
 
-fn arrays(told: &Value) -> Vec<Array> {
+fn arrays(recorded: &Value) -> Vec<Array> {
     let array = |array: &Value| {
         let dtype = array["dtype"].as_str().unwrap().to_string();
         let bytes = BASE64_STANDARD.decode(array["data"].as_str().unwrap()).unwrap();
         Array { numbers: numbers(&dtype, &bytes), dtype }
     };
-    told.as_array().unwrap().iter().map(array).collect()
+    recorded.as_array().unwrap().iter().map(array).collect()
 }
 
 fn numbers(dtype: &str, bytes: &[u8]) -> Vec<f64> {
@@ -40,7 +39,7 @@ fn largest(arrays: &[Array], index: usize) -> f64 {
     arrays[index].numbers.iter().fold(0.0, |most, number| number.abs().max(most))
 }
 
-/// By which part of an array's scale an answer may differ.
+/// The tolerance, as a fraction of an array's scale.
 fn tolerance(strategy: &str, model: &[Array], index: usize) -> f64 {
     let of = |array: &Array| match array.dtype.as_str() {
         "float64" => 1e-12,
@@ -51,14 +50,14 @@ fn tolerance(strategy: &str, model: &[Array], index: usize) -> f64 {
     match strategy {
         // One array depends on all.
         "QFedAvg" => model.iter().map(of).fold(0.0, f64::max),
-        // They magnify Flower's rounding where an update is near zero.
+        // These magnify Flower's rounding if an update is near zero.
         "FedAdagrad" | "FedAdam" | "FedYogi" => 100.0 * of(&model[index]),
         _ => of(&model[index]).max(1e-12),
     }
 }
 
 #[test]
-fn answers_are_those_of_flower() {
+fn results_match_flower() {
     for line in RECORD.lines() {
         let recorded: Value = serde_json::from_str(line).unwrap();
         let name = recorded["name"].as_str().unwrap();

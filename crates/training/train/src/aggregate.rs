@@ -1,5 +1,5 @@
-//! The replies of one round become the next model, on a thread of its own: they come through a channel, in the order of node
-//! ids, while others are still on their way. Around the strategy stands differential privacy, where it was asked for.
+//! Aggregates the replies of one round on a separate thread. They arrive through a channel, in the order of node ids, while
+//! others are still in transfer. Differential privacy wraps the strategy if it is enabled.
 
 use std::sync::Arc;
 
@@ -8,140 +8,140 @@ use tokio::task::JoinHandle;
 use trellis_core::id::NodeId;
 use trellis_strategy::privacy::{Clipped, update_norm};
 use trellis_strategy::{
-    Aggregated, Fault, InMemory, Model, Numbers, Privacy, Reply, Round, Seed, Server, State, Whose,
+    AggregateError, Aggregated, InMemory, Model, Numbers, Privacy, Reply, Round, Seed, Sender, Server, State,
 };
 
 use crate::error::TrainError;
 use crate::spool::Spooled;
 
-/// Replies that wait for the aggregation; more wait where they came to.
-const WAITING: usize = 2;
+/// Replies that queue for the aggregation; more stay in the spool.
+const QUEUED_REPLIES: usize = 2;
 
-/// A reply whose turn it is.
+/// The next reply to aggregate.
 pub struct Contribution {
     pub reply: Reply,
     pub numbers: Spooled,
-    /// What a client that clips by itself says of it.
+    /// Reported by clients that clip themselves.
     pub was_clipped: bool,
 }
 
-enum Order {
+enum Command {
     Fold(Box<Contribution>),
     Finish,
 }
 
-/// What a round begins with.
-pub struct Begin {
+/// The input of a round.
+pub struct RoundInput {
     pub server: Arc<Server>,
     pub model: Arc<Model>,
     pub round: u64,
     pub compat: bool,
     pub privacy: Option<Privacy>,
-    /// What privacy remembers.
-    pub memory: State,
+    /// The state of privacy.
+    pub privacy_state: State,
     pub noise: Seed,
 }
 
-/// What came of a round.
-pub struct Merged {
+/// The result of a round.
+pub struct RoundResult {
     pub model: Model,
-    /// What the strategy is to remember.
+    /// The next state of the strategy.
     pub state: State,
-    /// What privacy is to remember.
-    pub memory: State,
-    /// Whose replies were taken, where the strategy chooses.
+    /// The next state of privacy.
+    pub privacy_state: State,
+    /// The nodes whose replies were used, if the strategy selects some.
     pub chosen: Option<Vec<NodeId>>,
-    /// Of the change of the model.
+    /// The norm of the model's change.
     pub update_norm: Option<f64>,
-    /// Of the change that each reply brought.
+    /// The norms of the nodes' updates.
     pub norms: Vec<(NodeId, f64)>,
 }
 
-/// An aggregation at work.
+/// A running aggregation.
 pub struct Aggregation {
-    orders: mpsc::Sender<Order>,
-    work: JoinHandle<Result<Option<Merged>, Fault>>,
+    commands: mpsc::Sender<Command>,
+    work: JoinHandle<Result<Option<RoundResult>, AggregateError>>,
 }
 
 impl Aggregation {
-    pub fn begin(begin: Begin) -> Aggregation {
-        let (orders, taken) = mpsc::channel(WAITING);
-        Aggregation { orders, work: tokio::task::spawn_blocking(move || aggregate(begin, taken)) }
+    pub fn begin(input: RoundInput) -> Aggregation {
+        let (commands, taken) = mpsc::channel(QUEUED_REPLIES);
+        Aggregation { commands, work: tokio::task::spawn_blocking(move || aggregate(input, taken)) }
     }
 
-    /// Hands over the next reply. `false`: the aggregation has ended, and [`Aggregation::finish`] tells why.
+    /// Adds the next reply. Returns `false` if the aggregation has ended; [`Aggregation::finish`] then returns the reason.
     pub async fn fold(&self, contribution: Contribution) -> bool {
-        self.orders.send(Order::Fold(Box::new(contribution))).await.is_ok()
+        self.commands.send(Command::Fold(Box::new(contribution))).await.is_ok()
     }
 
-    /// There are no more replies.
-    pub async fn finish(self) -> Result<Result<Merged, Fault>, TrainError> {
-        // Where nobody takes it any more, the work has ended already.
-        let _ = self.orders.send(Order::Finish).await;
-        drop(self.orders);
-        let finished = self.work.await.map_err(|error| TrainError::Broken(error.to_string()))?;
+    /// Completes the round after the last reply.
+    pub async fn finish(self) -> Result<Result<RoundResult, AggregateError>, TrainError> {
+        // A failed send means that the thread has ended; its result follows.
+        let _ = self.commands.send(Command::Finish).await;
+        drop(self.commands);
+        let finished = self.work.await.map_err(|error| TrainError::Internal(error.to_string()))?;
         match finished {
             Ok(Some(merged)) => Ok(Ok(merged)),
-            Ok(None) => Err(TrainError::Broken("the aggregation ended before its end".to_owned())),
-            Err(fault) => Ok(Err(fault)),
+            Ok(None) => Err(TrainError::Internal("the aggregation ended early".to_owned())),
+            Err(error) => Ok(Err(error)),
         }
     }
 
-    /// The round is given up.
+    /// Cancels the round.
     pub async fn abandon(self) {
-        drop(self.orders);
+        drop(self.commands);
         let _ = self.work.await;
     }
 }
 
-/// A reply that is needed until all are here.
-struct Kept {
+/// A reply that is stored until all have arrived.
+struct StoredReply {
     reply: Reply,
     numbers: Spooled,
-    /// How much of its change counts, where privacy limits it.
+    /// The clipping factor, with privacy on the server.
     factor: Option<f64>,
 }
 
 /// A round on its thread.
-struct Work<'a> {
-    begin: &'a Begin,
+struct RoundWork<'a> {
+    input: &'a RoundInput,
     round: Round<'a>,
-    kept: Vec<Kept>,
+    stored: Vec<StoredReply>,
     clipped: Vec<bool>,
     norms: Vec<(NodeId, f64)>,
 }
 
-/// `None`: it was given up.
-fn aggregate(begin: Begin, mut orders: mpsc::Receiver<Order>) -> Result<Option<Merged>, Fault> {
-    let round = begin.server.begin(&begin.model, begin.round);
-    let mut work = Work { begin: &begin, round, kept: Vec::new(), clipped: Vec::new(), norms: Vec::new() };
+/// `None` if the round was cancelled.
+fn aggregate(input: RoundInput, mut commands: mpsc::Receiver<Command>) -> Result<Option<RoundResult>, AggregateError> {
+    let round = input.server.begin(&input.model, input.round);
+    let mut work = RoundWork { input: &input, round, stored: Vec::new(), clipped: Vec::new(), norms: Vec::new() };
     loop {
-        match orders.blocking_recv() {
-            Some(Order::Fold(contribution)) => work.fold(*contribution)?,
-            Some(Order::Finish) => return work.finish().map(Some),
+        match commands.blocking_recv() {
+            Some(Command::Fold(contribution)) => work.fold(*contribution)?,
+            Some(Command::Finish) => return work.finish().map(Some),
             None => return Ok(None),
         }
     }
 }
 
-impl Work<'_> {
-    fn fold(&mut self, contribution: Contribution) -> Result<(), Fault> {
+impl RoundWork<'_> {
+    fn fold(&mut self, contribution: Contribution) -> Result<(), AggregateError> {
         let Contribution { mut reply, numbers, was_clipped } = contribution;
-        let Begin { server, model, compat, privacy, memory, .. } = self.begin;
+        let RoundInput { server, model, compat, privacy, privacy_state, .. } = self.input;
         let norm = self.norm(reply.node, &numbers)?;
         let mut factor = None;
         if let Some(privacy) = privacy {
             let norm = norm.ok_or_else(|| {
-                let difference = "with differential privacy all types must be those of the model".to_owned();
-                Fault::Layout { whose: Whose::Node(reply.node), difference }
+                let difference = "with differential privacy all types must match the model".to_owned();
+                AggregateError::Layout { sender: Sender::Node(reply.node), difference }
             })?;
-            let pulled_back = privacy.factor(memory, norm);
+            let clip_factor = privacy.factor(privacy_state, norm);
             reply.weight = privacy.weight(reply.weight, *compat);
-            self.clipped.push(was_clipped || pulled_back < 1.0);
-            factor = Some(pulled_back);
+            self.clipped.push(was_clipped || clip_factor < 1.0);
+            factor = Some(clip_factor);
         }
         match (server.strategy().folds(), factor) {
-            (false, factor) => self.kept.push(Kept { reply, numbers, factor }),
+            (false, factor) => self.stored.push(StoredReply { reply, numbers, factor }),
             (true, None) => self.round.fold(&reply, &numbers)?,
             (true, Some(factor)) => {
                 let clipped = Clipped::new(model, &numbers, factor).map_err(|source| unread(reply.node, source))?;
@@ -151,9 +151,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// How far a reply is from the model; `None` for trees, and in compat for replies of other types than the model has.
-    fn norm(&mut self, node: NodeId, numbers: &Spooled) -> Result<Option<f64>, Fault> {
-        let Begin { server, model, .. } = self.begin;
+    /// The norm of an update; `None` for trees, and with `compat` for replies with other types than the model.
+    fn norm(&mut self, node: NodeId, numbers: &Spooled) -> Result<Option<f64>, AggregateError> {
+        let RoundInput { server, model, .. } = self.input;
         if server.strategy().is_trees() || *numbers.layout() != *model.layout {
             return Ok(None);
         }
@@ -162,45 +162,47 @@ impl Work<'_> {
         Ok(Some(norm))
     }
 
-    fn finish(self) -> Result<Merged, Fault> {
-        let Work { begin, round, kept, clipped, norms } = self;
-        let strategy = begin.server.strategy();
-        let Aggregated { model, state, chosen } = finish_round(round, &begin.model, &kept)?;
-        let mut memory = begin.memory.clone();
-        let model = match &begin.privacy {
-            Some(privacy) => privacy.after(model, &mut memory, &clipped, begin.compat, &begin.noise, begin.round),
+    fn finish(self) -> Result<RoundResult, AggregateError> {
+        let RoundWork { input, round, stored, clipped, norms } = self;
+        let strategy = input.server.strategy();
+        let Aggregated { model, state, chosen } = finish_round(round, &input.model, &stored)?;
+        let mut privacy_state = input.privacy_state.clone();
+        let model = match &input.privacy {
+            Some(privacy) => {
+                privacy.finish_round(model, &mut privacy_state, &clipped, input.compat, &input.noise, input.round)
+            }
             None => model,
         };
         let model = InMemory(model);
-        let has_norm = !strategy.is_trees() && *model.layout() == *begin.model.layout;
-        let update_norm = has_norm.then(|| update_norm(&begin.model, &model).ok()).flatten();
-        let node = |place: &usize| kept.get(*place).map(|kept| kept.reply.node);
+        let has_norm = !strategy.is_trees() && *model.layout() == *input.model.layout;
+        let update_norm = has_norm.then(|| update_norm(&input.model, &model).ok()).flatten();
+        let node = |place: &usize| stored.get(*place).map(|stored| stored.reply.node);
         let chosen = chosen.map(|places| places.iter().filter_map(node).collect());
-        Ok(Merged { model: model.0, state, memory, chosen, update_norm, norms })
+        Ok(RoundResult { model: model.0, state, privacy_state, chosen, update_norm, norms })
     }
 }
 
-/// For strategies that fold, nothing was kept.
-fn finish_round(round: Round<'_>, model: &Model, kept: &[Kept]) -> Result<Aggregated, Fault> {
-    let clipped = kept.iter().map(|kept| clip(model, kept)).collect::<Result<Vec<_>, Fault>>()?;
-    let read = |(kept, clipped)| -> (Reply, &dyn Numbers) {
-        let (kept, clipped): (&Kept, &Option<Clipped<'_>>) = (kept, clipped);
+/// `stored` is empty for strategies that fold.
+fn finish_round(round: Round<'_>, model: &Model, stored: &[StoredReply]) -> Result<Aggregated, AggregateError> {
+    let clipped = stored.iter().map(|stored| clip(model, stored)).collect::<Result<Vec<_>, AggregateError>>()?;
+    let read = |(stored, clipped)| -> (Reply, &dyn Numbers) {
+        let (stored, clipped): (&StoredReply, &Option<Clipped<'_>>) = (stored, clipped);
         match clipped {
-            Some(clipped) => (kept.reply, clipped),
-            None => (kept.reply, &kept.numbers),
+            Some(clipped) => (stored.reply, clipped),
+            None => (stored.reply, &stored.numbers),
         }
     };
-    let replies: Vec<(Reply, &dyn Numbers)> = kept.iter().zip(&clipped).map(read).collect();
+    let replies: Vec<(Reply, &dyn Numbers)> = stored.iter().zip(&clipped).map(read).collect();
     round.finish(&replies)
 }
 
-fn clip<'a>(model: &'a Model, kept: &'a Kept) -> Result<Option<Clipped<'a>>, Fault> {
-    let clipped = kept.factor.map(|factor| Clipped::new(model, &kept.numbers, factor)).transpose();
-    clipped.map_err(|source| unread(kept.reply.node, source))
+fn clip<'a>(model: &'a Model, stored: &'a StoredReply) -> Result<Option<Clipped<'a>>, AggregateError> {
+    let clipped = stored.factor.map(|factor| Clipped::new(model, &stored.numbers, factor)).transpose();
+    clipped.map_err(|source| unread(stored.reply.node, source))
 }
 
-fn unread(node: NodeId, source: std::io::Error) -> Fault {
-    Fault::Read { whose: Whose::Node(node), array: "(all)".to_owned(), source }
+fn unread(node: NodeId, source: std::io::Error) -> AggregateError {
+    AggregateError::Read { sender: Sender::Node(node), array: "(all)".to_owned(), source }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Conducts one phase of a round: sends instructions, takes replies in as they come, some at a time, and does what the
-//! machine of the phase says. Deadlines are kept here; what a reply is good for is decided elsewhere.
+//! Runs one phase of a round: sends instructions, receives replies concurrently, and executes the steps of the phase's state
+//! machine ([`crate::round`]). Enforces the deadline; other modules judge replies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -19,72 +19,72 @@ use crate::aggregate::{Aggregation, Contribution};
 use crate::content::{Address, Content};
 use crate::deliver::deliver;
 use crate::error::TrainError;
-use crate::exchange::{Speech, weight};
-use crate::receive::{NotReceived, Received, Receiver, Wanted};
+use crate::exchange::{MessageFormat, weight};
+use crate::receive::{Expected, NotReceived, Received, Receiver};
 use crate::round::{FailureKind, Phase, Rules, Step};
 use crate::settings::NonFinite;
 
-/// Replies that are received at once.
-const LONG_AT_ONCE: usize = 4;
-const SHORT_AT_ONCE: usize = 16;
-/// A reply is short up to this.
+/// Replies that are received concurrently.
+const MAX_LONG_TRANSFERS: usize = 4;
+const MAX_SHORT_TRANSFERS: usize = 16;
+/// The limit of a short reply.
 const SHORT_BYTES: usize = 1 << 20;
-/// Replies that are here before their turn take up to so much disk, as long as all replies are needed anyway; the others
-/// wait at the SuperLink.
+/// The limit of disk space for replies that arrive before their turn, if all replies are needed anyway. Further replies stay
+/// at the SuperLink.
 const AHEAD_BYTES: usize = 4 << 30;
-/// A SuperLink that answers at once, and with nothing, is asked again after this.
-const PAUSE: Duration = Duration::from_millis(500);
-/// So many times in a phase the SuperLink is asked for replies, if they come evenly.
-const PULLS: usize = 8;
+/// The delay before the next pull if the SuperLink answered at once without replies.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Pulls per phase, if replies arrive evenly.
+const PULLS_PER_PHASE: usize = 8;
 
-/// What is to be done in a phase.
+/// The task of a phase.
 pub struct Plan<'a> {
-    pub speech: Speech,
+    pub message_format: MessageFormat,
     pub nodes: &'a [NodeId],
     pub rules: Rules,
     pub timeout: Duration,
     pub content: Content,
     pub address: Address<'a>,
-    pub wanted: Wanted,
-    /// Of a reply that is wanted.
+    pub expected: Expected,
+    /// The expected size of a reply.
     pub reply_bytes: usize,
-    /// What is needed of a reply beside its arrays and its weight.
+    /// Metrics that a reply must have in addition to its weight.
     pub needs: Needs,
     pub non_finite: NonFinite,
 }
 
-/// Metrics without which a reply is of no use.
+/// Required metrics.
 #[derive(Debug, Clone, Default)]
 pub struct Needs {
     pub loss: Option<String>,
     pub norm_bit: bool,
 }
 
-/// What a node told beside its arrays.
+/// The metrics of a node's reply.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ReplyMetrics {
     pub node: NodeId,
     pub weight: f64,
     pub metrics: MetricRecord,
-    /// From the instruction to the reply.
+    /// The time from the instruction to the reply.
     pub seconds: f64,
 }
 
-/// A phase that is over.
+/// A finished phase.
 pub struct Conducted {
     pub phase: Phase,
-    /// Of the replies that count, in the order of node ids.
-    pub told: Vec<Told>,
-    /// Why there is no result, if there is none.
+    /// The accepted replies, sorted by node id.
+    pub replies: Vec<ReplyMetrics>,
+    /// Why there is no result.
     pub void: Option<String>,
     pub seconds: f64,
 }
 
-/// A reply at the SuperLink.
+/// A reply that is available at the SuperLink.
 struct Arrived {
     message: ObjectId,
     tree: proto::ObjectTree,
-    /// What it is instead of a reply with content.
+    /// Set instead of content if the node failed.
     error: Option<proto::Error>,
     seconds: f64,
 }
@@ -96,15 +96,15 @@ struct Conduct<'a> {
     phase: Phase,
     began: Instant,
     instructions: HashMap<NodeId, ObjectId>,
-    /// Replies that wait at the SuperLink to be received.
+    /// Replies at the SuperLink that are not being received yet.
     arrived: BTreeMap<NodeId, Arrived>,
     receiving: JoinSet<(NodeId, f64, Result<Received, NotReceived>)>,
-    /// Replies that are here, and wait for their turn.
-    here: BTreeMap<NodeId, (Told, Received)>,
-    told: Vec<Told>,
+    /// Received replies that wait for their turn.
+    accepted: BTreeMap<NodeId, (ReplyMetrics, Received)>,
+    replies: Vec<ReplyMetrics>,
 }
 
-/// Conducts a phase. Replies go to the aggregation, where there is one.
+/// Runs a phase. Accepted replies are passed to the aggregation, if there is one.
 pub async fn conduct(
     receiver: &Receiver,
     plan: &Plan<'_>,
@@ -114,7 +114,7 @@ pub async fn conduct(
     let delivered = deliver(&receiver.app, &plan.content, plan.nodes, &plan.address).await?;
     let mut phase = Phase::new(plan.nodes, plan.rules);
     for node in delivered.unreachable {
-        phase.fail(node, FailureKind::Unreachable, "the SuperLink does not know it any more");
+        phase.fail(node, FailureKind::Unreachable, "the SuperLink no longer knows the node");
     }
     let conduct = Conduct {
         receiver,
@@ -125,8 +125,8 @@ pub async fn conduct(
         instructions: delivered.instructions.into_iter().map(|(id, node)| (node, id)).collect(),
         arrived: BTreeMap::new(),
         receiving: JoinSet::new(),
-        here: BTreeMap::new(),
-        told: Vec::new(),
+        accepted: BTreeMap::new(),
+        replies: Vec::new(),
     };
     conduct.run().await
 }
@@ -139,7 +139,7 @@ impl Conduct<'_> {
         loop {
             if let Some(void) = self.fold().await? {
                 let seconds = self.began.elapsed().as_secs_f64();
-                return Ok(Conducted { phase: self.phase, told: self.told, void, seconds });
+                return Ok(Conducted { phase: self.phase, replies: self.replies, void, seconds });
             }
             self.receive_more();
             if pulling.is_none() {
@@ -148,11 +148,11 @@ impl Conduct<'_> {
             tokio::select! {
                 pulled = join(&mut pulling) => {
                     pulling = None;
-                    self.note(pulled??);
+                    self.record(pulled??);
                 }
                 Some(received) = self.receiving.join_next() => match received {
                     Ok((node, seconds, received)) => self.take(node, seconds, received)?,
-                    Err(error) => return Err(TrainError::Broken(error.to_string())),
+                    Err(error) => return Err(TrainError::Internal(error.to_string())),
                 },
                 () = until(deadline), if !is_late => {
                     is_late = true;
@@ -162,44 +162,45 @@ impl Conduct<'_> {
         }
     }
 
-    /// Does what the machine says, until it says to wait. `Some`: the phase is over, with or without a result.
+    /// Executes steps of the state machine until it waits. `Some` ends the phase, with or without a result.
     async fn fold(&mut self) -> Result<Option<Option<String>>, TrainError> {
         loop {
             match self.phase.step() {
                 Step::Wait => return Ok(None),
                 Step::Finish => return Ok(Some(None)),
-                Step::Void(why) => return Ok(Some(Some(why))),
+                Step::Void(reason) => return Ok(Some(Some(reason))),
                 Step::Fold(node) => {
-                    let Some((told, received)) = self.here.remove(&node) else { continue };
+                    let Some((reply_metrics, received)) = self.accepted.remove(&node) else { continue };
                     if let (Some(aggregation), Some(numbers)) = (self.aggregation, received.numbers) {
-                        let loss = self.plan.needs.loss.as_ref().and_then(|name| scalar(&told.metrics, name));
-                        let reply = Reply { node, weight: told.weight, loss };
-                        let was_clipped = self.plan.needs.norm_bit && scalar(&told.metrics, NORM_BIT) != Some(0.0);
+                        let loss = self.plan.needs.loss.as_ref().and_then(|name| scalar(&reply_metrics.metrics, name));
+                        let reply = Reply { node, weight: reply_metrics.weight, loss };
+                        let was_clipped =
+                            self.plan.needs.norm_bit && scalar(&reply_metrics.metrics, NORM_BIT) != Some(0.0);
                         if !aggregation.fold(Contribution { reply, numbers, was_clipped }).await {
-                            // It has ended with a fault, which its owner will see.
+                            // The aggregation has failed; its owner gets the error.
                             return Ok(Some(None));
                         }
                     }
-                    self.told.push(told);
+                    self.replies.push(reply_metrics);
                 }
             }
         }
     }
 
-    /// Asks for the replies that are missing; some of them are worth an answer.
+    /// Asks for missing replies; the call returns when some are available.
     fn pull(&self) -> Option<AbortOnDropHandle<Pulled>> {
         let waiting = self.phase.waiting();
         let ids: Vec<ObjectId> = waiting.iter().filter_map(|node| self.instructions.get(node)).copied().collect();
         if ids.is_empty() {
             return None;
         }
-        let enough = (self.phase.needed().min(ids.len()) / PULLS).max(1);
+        let enough = (self.phase.needed().min(ids.len()) / PULLS_PER_PHASE).max(1);
         let (app, enough) = (self.receiver.app.clone(), u32::try_from(enough).unwrap_or(u32::MAX));
         Some(AbortOnDropHandle::new(tokio::spawn(async move { pull(&app, &ids, enough).await })))
     }
 
-    /// Replies are at the SuperLink.
-    fn note(&mut self, pulled: Vec<(proto::Message, proto::ObjectTree)>) {
+    /// Records replies that are available at the SuperLink.
+    fn record(&mut self, pulled: Vec<(proto::Message, proto::ObjectTree)>) {
         let seconds = self.began.elapsed().as_secs_f64();
         let nodes: HashMap<String, NodeId> =
             self.instructions.iter().map(|(node, id)| (id.to_string(), *node)).collect();
@@ -213,29 +214,30 @@ impl Conduct<'_> {
         }
     }
 
-    /// Begins to receive what is at the SuperLink, the next in turn first.
+    /// Starts transfers of available replies, in the order of turns.
     fn receive_more(&mut self) {
-        let at_once = if self.plan.reply_bytes <= SHORT_BYTES { SHORT_AT_ONCE } else { LONG_AT_ONCE };
+        let at_once = if self.plan.reply_bytes <= SHORT_BYTES { MAX_SHORT_TRANSFERS } else { MAX_LONG_TRANSFERS };
         let may_wait = self.plan.rules.enough >= self.phase.asked();
         while self.receiving.len() < at_once
             && let Some((&node, _)) = self.arrived.first_key_value()
         {
-            let ahead = (self.here.len() + self.receiving.len()) * self.plan.reply_bytes;
+            let ahead = (self.accepted.len() + self.receiving.len()) * self.plan.reply_bytes;
             if may_wait && ahead > AHEAD_BYTES && !self.phase.is_next(node) {
                 return;
             }
-            let arrived = self.arrived.remove(&node).expect("it was just seen");
-            let (receiver, speech, wanted) = (self.receiver.clone(), self.plan.speech, self.plan.wanted.clone());
+            let arrived = self.arrived.remove(&node).expect("it is in the map");
+            let (receiver, message_format, expected) =
+                (self.receiver.clone(), self.plan.message_format, self.plan.expected.clone());
             self.receiving.spawn(async move {
                 let Arrived { message, tree, error, seconds } = arrived;
                 let received = match error {
                     Some(error) => Err(NotReceived::Refused(error)),
-                    None => receiver.receive(&tree, speech, &wanted).await,
+                    None => receiver.receive(&tree, message_format, &expected).await,
                 };
-                // The SuperLink may forget it, whatever it was.
+                // The SuperLink may drop the reply.
                 let confirmed = receiver.app.confirm(message).await;
                 let over = match confirmed {
-                    Err(error @ AppError::RunOver { .. }) => Some(NotReceived::Trouble(error.into())),
+                    Err(error @ AppError::RunOver { .. }) => Some(NotReceived::Failure(error.into())),
                     _ => None,
                 };
                 (node, seconds, over.map_or(received, Err))
@@ -243,26 +245,26 @@ impl Conduct<'_> {
         }
     }
 
-    /// A reply is here, or will not be.
+    /// Handles the end of a transfer.
     fn take(&mut self, node: NodeId, seconds: f64, received: Result<Received, NotReceived>) -> Result<(), TrainError> {
-        let fault = match received {
+        let error = match received {
             Ok(received) => match self.fit(node, seconds, &received) {
-                Ok(told) => {
+                Ok(reply_metrics) => {
                     self.phase.accept(node);
-                    self.here.insert(node, (told, received));
+                    self.accepted.insert(node, (reply_metrics, received));
                     return Ok(());
                 }
-                Err(why) => NotReceived::Unfit(why),
+                Err(reason) => NotReceived::Unusable(reason),
             },
-            Err(fault) => fault,
+            Err(error) => error,
         };
-        match fault {
-            NotReceived::Trouble(error) => return Err(error),
-            NotReceived::NotFinite(why) if self.plan.non_finite == NonFinite::Fail => {
-                return Err(TrainError::NotFinite { node, why });
+        match error {
+            NotReceived::Failure(error) => return Err(error),
+            NotReceived::NonFinite(reason) if self.plan.non_finite == NonFinite::Fail => {
+                return Err(TrainError::NonFinite { node, reason });
             }
-            NotReceived::Unfit(why) | NotReceived::NotFinite(why) => {
-                self.phase.fail(node, FailureKind::Rejected, why);
+            NotReceived::Unusable(reason) | NotReceived::NonFinite(reason) => {
+                self.phase.fail(node, FailureKind::Rejected, reason);
             }
             NotReceived::Refused(error) => {
                 self.phase.fail(node, FailureKind::of_error(error.code), first_line(&error.reason));
@@ -271,32 +273,32 @@ impl Conduct<'_> {
         Ok(())
     }
 
-    /// Whether everything that is needed is in a reply.
-    fn fit(&self, node: NodeId, seconds: f64, received: &Received) -> Result<Told, String> {
+    /// Checks whether a reply has all required metrics.
+    fn fit(&self, node: NodeId, seconds: f64, received: &Received) -> Result<ReplyMetrics, String> {
         let metrics = &received.metrics;
         let weight = weight(metrics, &self.receiver.weighted_by)?;
         if let Some(name) = &self.plan.needs.loss {
             match scalar(metrics, name) {
                 Some(loss) if loss >= 0.0 && loss.is_finite() => {}
-                Some(loss) => return Err(format!("its {name} is {loss}, and must be a finite number from 0")),
-                None => return Err(format!("it has no single number {name:?} among its metrics, which is needed")),
+                Some(loss) => return Err(format!("its {name} is {loss}; a finite, non-negative number is required")),
+                None => return Err(format!("its metrics have no single number {name:?}, which is required")),
             }
         }
         if self.plan.needs.norm_bit && scalar(metrics, NORM_BIT).is_none() {
             return Err(format!(
-                "it does not say by {NORM_BIT:?} whether its update was clipped: the ClientApp needs adaptiveclipping_mod"
+                "its metric {NORM_BIT:?} is missing, which tells whether its update was clipped: the ClientApp needs adaptiveclipping_mod"
             ));
         }
-        Ok(Told { node, weight, metrics: metrics.clone(), seconds })
+        Ok(ReplyMetrics { node, weight, metrics: metrics.clone(), seconds })
     }
 }
 
 type Pulled = Result<Vec<(proto::Message, proto::ObjectTree)>, AppError>;
 
-/// The outcome of a task; without a task, never.
+/// The result of a task; without a task, pending forever.
 async fn join<T>(task: &mut Option<AbortOnDropHandle<T>>) -> Result<T, TrainError> {
     match task {
-        Some(task) => task.await.map_err(|error| TrainError::Broken(error.to_string())),
+        Some(task) => task.await.map_err(|error| TrainError::Internal(error.to_string())),
         None => std::future::pending().await,
     }
 }
@@ -304,13 +306,13 @@ async fn join<T>(task: &mut Option<AbortOnDropHandle<T>>) -> Result<T, TrainErro
 async fn pull(app: &App, ids: &[ObjectId], enough: u32) -> Pulled {
     let asked = Instant::now();
     let pulled = app.pull_messages(ids, enough).await?;
-    if pulled.is_empty() && asked.elapsed() < PAUSE {
-        tokio::time::sleep(PAUSE).await;
+    if pulled.is_empty() && asked.elapsed() < POLL_INTERVAL {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(pulled)
 }
 
-/// `None`: never.
+/// `None` never elapses.
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -318,7 +320,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Reasons may be whole tracebacks; the node's own log has them.
+/// A reason may be a whole traceback, which is in the log of the node.
 fn first_line(reason: &str) -> String {
     const MAX_CHARS: usize = 300;
     let line = reason.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it gave no reason");

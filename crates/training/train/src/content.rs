@@ -1,7 +1,7 @@
-//! What instructions carry, as objects: the model once for all nodes of all phases that it is sent in, and for each node a
-//! message that refers to it. The chunks of a model are cut from it when they are pushed, so that it is in memory once.
+//! Instructions as objects: the model, shared by all nodes and phases that receive it, and for each node a message that refers
+//! to it. Chunks of the model are sliced when they are pushed, so it is in memory once.
 //!
-//! Whom they are sent to, and what comes back, is not known here.
+//! This module knows nothing of recipients and replies.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,15 +16,15 @@ use trellis_wire::object::{
 use trellis_wire::proto;
 use trellis_wire::records::{NUMPY, npy_header};
 
-/// A model as objects. Making it costs as much as hashing the model.
+/// A model as objects. Creating it hashes the whole model.
 pub struct ModelObjects {
     model: Arc<Model>,
-    /// Of its ArrayRecord.
+    /// The object id and tree of its ArrayRecord.
     record: Child,
     sources: HashMap<ObjectId, Source>,
 }
 
-/// The content of instructions: objects, and how they hang together.
+/// The content of instructions: objects and their tree.
 pub struct Content {
     id: ObjectId,
     tree: proto::ObjectTree,
@@ -32,10 +32,10 @@ pub struct Content {
     others: HashMap<ObjectId, Bytes>,
 }
 
-/// Where the bytes of an object are.
+/// The bytes of an object.
 enum Source {
     Small(Bytes),
-    /// A piece of the `.npy` file that an array is.
+    /// A part of the `.npy` file of an array.
     Chunk {
         array: usize,
         bytes: Range<usize>,
@@ -51,7 +51,7 @@ pub struct Instruction {
     pub object: Bytes,
 }
 
-/// What all instructions of a phase have in common.
+/// The common fields of a phase's instructions.
 #[derive(Debug, Clone)]
 pub struct Address<'a> {
     pub run_id: u64,
@@ -63,13 +63,13 @@ pub struct Address<'a> {
 }
 
 impl Content {
-    /// A model and a configuration, as records of those names.
+    /// A model and a configuration, in records with these names.
     pub fn new(model: Arc<ModelObjects>, arrays_name: &str, config_name: &str, config: &ConfigRecord) -> Content {
         let arrays = (arrays_name.to_owned(), model.record.clone());
         Content::of(Some(model), Some(arrays), config_name, config)
     }
 
-    /// A configuration alone: a question.
+    /// A configuration only, for queries.
     pub fn question(config_name: &str, config: &ConfigRecord) -> Content {
         Content::of(None, None, config_name, config)
     }
@@ -92,7 +92,7 @@ impl Content {
         Content { id, tree, model, others }
     }
 
-    /// The message that brings it to a node.
+    /// The instruction for a node.
     pub fn to(&self, node: NodeId, address: &Address<'_>) -> Instruction {
         let metadata = proto::Metadata {
             run_id: address.run_id,
@@ -116,7 +116,7 @@ impl Content {
         Instruction { node, id, message, tree, object }
     }
 
-    /// The bytes of one of its objects; `None`: it has no such object.
+    /// The bytes of an object; `None` if it is not part of the content.
     pub fn object(&self, id: ObjectId) -> Option<Bytes> {
         if let Some(bytes) = self.others.get(&id) {
             return Some(bytes.clone());
@@ -128,7 +128,7 @@ impl Content {
         }
     }
 
-    /// Nodes of its tree of objects.
+    /// The number of nodes in the object tree.
     pub fn tree_size(&self) -> usize {
         fn count(tree: &proto::ObjectTree) -> usize {
             1 + tree.children.iter().map(count).sum::<usize>()
@@ -137,7 +137,7 @@ impl Content {
     }
 }
 
-/// A piece of an array's `.npy` file, as an object.
+/// A part of an array's `.npy` file as an object.
 fn chunk(model: &Model, array: usize, bytes: Range<usize>) -> Bytes {
     let slot = &model.layout.0[array];
     let head = npy_header(slot.dtype, &slot.shape);
@@ -196,7 +196,7 @@ impl Sources<'_> {
     }
 }
 
-/// A record that names its children; in the tree each stands once.
+/// A record with children. The tree lists each child once.
 fn parent(named: Vec<(String, Child)>, keep: impl FnOnce(Entries<ObjectId>) -> ObjectId) -> Child {
     let mut seen = HashSet::with_capacity(named.len());
     let (mut names, mut children) = (Vec::with_capacity(named.len()), Vec::with_capacity(named.len()));
@@ -236,7 +236,7 @@ mod tests {
         Model { layout: Arc::new(layout), arrays }
     }
 
-    /// The same model by way of the wire's own records.
+    /// The same model, built with the records of the wire crate.
     fn records(model: &Model, config: &ConfigRecord) -> Records {
         let mut arrays = Arrays::default();
         for (slot, data) in model.layout.0.iter().zip(&model.arrays) {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_those_that_records_would_give() {
+    fn instructions_match_those_built_from_records() {
         let model = Arc::new(model());
         let config = ConfigRecord(Entries::default().with("server-round", 3i64));
         let objects = Arc::new(ModelObjects::new(Arc::clone(&model)));

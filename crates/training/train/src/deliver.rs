@@ -1,5 +1,5 @@
-//! Brings instructions to the SuperLink: announces them, and pushes the objects that it lacks. The model goes there once,
-//! for however many nodes.
+//! Delivers instructions to the SuperLink: announces them, and pushes the objects that it lacks. The model is pushed once for
+//! all nodes.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use trellis_core::id::{NodeId, ObjectId};
 
 use crate::content::{Address, Content, Instruction};
 
-/// Objects under way at once.
+/// Concurrent pushes.
 const OBJECTS_AT_ONCE: usize = 4;
-/// Every announcement names all objects of its message: so many of them go into one call.
+/// Each announcement lists all objects of its message; this limits the names per call.
 const NAMES_IN_A_CALL: usize = 20_000;
 
-/// Instructions that nodes will get.
+/// The delivered instructions.
 #[derive(Debug, Default)]
 pub struct Delivered {
-    /// Which instruction is whose.
+    /// The node of each instruction.
     pub instructions: HashMap<ObjectId, NodeId>,
-    /// Nodes that the SuperLink does not know any more.
+    /// Nodes that the SuperLink no longer knows.
     pub unreachable: Vec<NodeId>,
 }
 
@@ -52,7 +52,7 @@ pub async fn deliver(
     Ok(delivered)
 }
 
-/// An object that is not taken belongs to instructions that are not wanted any more, which the replies will tell.
+/// Ignores refused objects: their instructions have ended, which the replies will show.
 async fn push(
     app: &App,
     content: &Content,

@@ -1,15 +1,19 @@
-//! The native ServerApp: rounds of training, from the first model to the last checkpoint.
+//! The native ServerApp: rounds of training, from the initial model to the last checkpoint.
 //!
 //! ```text
-//! run --> training --> settings   what was asked for
-//!                  --> first      the model to begin with
-//!                  --> rounds:    content --> deliver --> nodes --> receive --> spool --> aggregate --> the next model
-//!                                 conduct drives a phase as `round`, which is pure, says; progress judges what came of it
-//!                  --> checkpoints, reports, logbook
-//! submit: what is sent to a SuperLink so that it is trained
+//! run --> training --> settings       the requested training
+//!                  --> initial_model
+//!                  --> rounds:        content --> deliver --> nodes --> receive --> spool --> aggregate --> the next model
+//!                                     conduct executes the steps of `round`, which is pure; progress judges the results
+//!                  --> checkpoints, reports, run_log
+//! submit: what is sent to a SuperLink to start a training
 //! ```
 //!
-//! Knows nothing of what is inside a SuperLink, and nothing of command lines.
+//! This crate knows nothing of the internals of a SuperLink, and nothing of command lines.
+//!
+//! # Invariants
+//! - A reply counts only if it is complete, fits the model and is finite. Replies are folded in the order of node
+//!   ids, in 64-bit floats, and rounded once.
 
 mod aggregate;
 mod conduct;
@@ -17,8 +21,7 @@ mod content;
 mod deliver;
 mod error;
 mod exchange;
-mod first;
-mod logbook;
+mod initial_model;
 mod paths;
 mod privacy;
 mod progress;
@@ -26,6 +29,7 @@ mod receive;
 mod report;
 pub mod round;
 mod run;
+mod run_log;
 pub mod settings;
 pub mod spool;
 pub mod submit;

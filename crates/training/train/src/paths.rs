@@ -1,32 +1,31 @@
-//! The files of this machine that a run may name. A run in its own user's process may name any file. A run submitted to
-//! a SuperLink may only name files below the directory of models.
+//! Paths in the settings of a run. A run in the process of its own user may use any path. A run submitted to a SuperLink may
+//! only use paths below the directory of models.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use trellis_diagnostic::Diagnostic;
 use trellis_wire::fab::{self, Config, check_path, path_settings};
 
-use crate::settings::Problem;
-
-/// Checks the paths of a submitted run. Values from `defaults` come from the operator and may be any path.
-pub fn check(config: &Config, defaults: &Config, models_dir: &Path) -> Result<(), Vec<Problem>> {
+/// Checks the paths of a submitted run. Values from `defaults` are the operator's and may be any path.
+pub fn check(config: &Config, defaults: &Config, models_dir: &Path) -> Result<(), Vec<Diagnostic>> {
     let given = path_settings(config).filter(|(setting, _)| config.get(*setting) != defaults.get(*setting));
-    let problems: Vec<Problem> = given.filter_map(|(setting, path)| outside(setting, path, models_dir)).collect();
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
+    let errors: Vec<Diagnostic> = given.filter_map(|(setting, path)| outside(setting, path, models_dir)).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-fn outside(setting: &'static str, path: &str, models_dir: &Path) -> Option<Problem> {
+fn outside(setting: &'static str, path: &str, models_dir: &Path) -> Option<Diagnostic> {
     let advice = "give a path below the SuperLink's directory of models, relative to it";
     if let Err(fab::OutsideModels { path, .. }) = check_path(setting, path) {
-        return Some(Problem::new(setting, format!("{path:?} is not below the directory of models"), advice));
+        return Some(Diagnostic::error(setting, format!("{path:?} is not below the directory of models"), advice));
     }
-    // `RUN@ROUND` names a round in the run's directory.
+    // `RUN@ROUND` refers to a round in the run's directory.
     let name = path.split_once('@').map_or(path, |(run, _)| run);
     let below = |name: &str| is_below(models_dir, &models_dir.join(name));
     match below(name).and_then(|is_below| Ok(is_below && below(path)?)) {
         Ok(true) => None,
-        Ok(false) => Some(Problem::new(setting, format!("{path:?} leads out of the directory of models"), advice)),
-        Err(error) => Some(Problem::new(setting, format!("{path:?} cannot be checked: {error}"), advice)),
+        Ok(false) => Some(Diagnostic::error(setting, format!("{path:?} leads out of the directory of models"), advice)),
+        Err(error) => Some(Diagnostic::error(setting, format!("{path:?} cannot be checked: {error}"), advice)),
     }
 }
 
@@ -41,7 +40,7 @@ fn existing(path: &Path) -> io::Result<PathBuf> {
     for ancestor in path.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         match ancestor.canonicalize() {
             Ok(real) => return Ok(real),
-            // A dangling symbolic link exists, and a write would follow it.
+            // A dangling symbolic link counts as existing: a write would follow it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && ancestor.symlink_metadata().is_err() => {}
             Err(error) => return Err(error),
         }

@@ -1,8 +1,8 @@
-//! The privacy budget of a training and the part that is spent. Pure: the counts are numbers in the training's memory,
-//! so checkpoints contain them.
+//! The privacy budget of a training. Pure: the counts of rounds are numbers in the training's state, so checkpoints contain
+//! them.
 //!
-//! Rounds are counted by sample. A round that asked every node has no amplification by sampling; any other round is
-//! amplified by its sampling rate. All asked nodes count, whether or not their reply was used.
+//! Rounds are counted by sample. A round that selected all online nodes has no amplification by sampling; any other round is
+//! amplified by its sampling rate. All selected nodes count, whether or not their reply was used.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use trellis_strategy::Accountant;
 
 use crate::settings::Dp;
 
-/// The count of rounds that asked every node. It is also the prefix of the counts of other samples: `dp-rounds:3/10`.
+/// The key of rounds that selected all nodes, and the prefix of the keys of other samples: `dp-rounds:3/10`.
 pub const ALL_NODES: &str = "dp-rounds";
 
 /// The sample of one round.
@@ -43,7 +43,7 @@ pub fn epsilon(numbers: &BTreeMap<String, f64>, dp: &Dp) -> f64 {
     accountant.epsilon(dp.delta)
 }
 
-/// Why another round with this sample would exceed the budget; `None` if it fits or there is no budget.
+/// Why a further round with this sample would exceed the budget; `None` if it would not, or if there is no budget.
 pub fn exceeds_budget(numbers: &BTreeMap<String, f64>, dp: &Dp, sample: Sample) -> Option<String> {
     let limit = dp.max_epsilon?;
     let mut after = numbers.clone();
@@ -104,15 +104,15 @@ mod tests {
         let (mut numbers, sample) = (BTreeMap::new(), Sample { asked: 2, online: 10 });
         let budget = dp(Some(6.0));
         let mut rounds = 0;
-        let why = loop {
-            if let Some(why) = exceeds_budget(&numbers, &budget, sample) {
-                break why;
+        let reason = loop {
+            if let Some(reason) = exceeds_budget(&numbers, &budget, sample) {
+                break reason;
             }
             count(&mut numbers, sample);
             rounds += 1;
         };
         assert!(rounds > 1 && epsilon(&numbers, &budget) <= 6.0, "{rounds} rounds");
-        assert!(why.ends_with("dp-max-epsilon is 6"), "{why}");
+        assert!(reason.ends_with("dp-max-epsilon is 6"), "{reason}");
         assert_eq!(exceeds_budget(&numbers, &dp(None), ALL), None);
     }
 }

@@ -1,5 +1,4 @@
-//! What the rounds so far have shown: their metrics, whether the training is good enough or gets no better, and what looks
-//! wrong. Pure.
+//! The history of a training: its metrics, early stopping, and findings. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,80 +9,80 @@ use trellis_strategy::metrics::{scalar, weighted_mean};
 use trellis_wire::object::{MetricRecord, MetricValue};
 use trellis_wire::report::{FindingReport, MetricReport};
 
-use crate::conduct::Told;
+use crate::conduct::ReplyMetrics;
 use crate::settings::{Patience, Target};
 
-/// The metric by which an app may tell how many examples of each label it has.
+/// The metric by which an app may report the number of examples with each label.
 const LABEL_COUNTS: &str = "label-counts";
-/// Rounds that findings look back on.
-const REMEMBERED_ROUNDS: usize = 100;
+/// The number of rounds that findings are based on.
+const HEALTH_ROUNDS: usize = 100;
 
 /// The rounds of a training.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Aggregated metrics of all rounds, those before a resume too.
+    /// The aggregated metrics of all rounds, including those before a resume.
     pub measured: Vec<Measured>,
     health: Vec<Round>,
-    /// Findings of the round before, by code: what is known is not told again.
-    told: Vec<&'static str>,
+    /// The codes of the previous round's findings: a finding is reported only when it is new.
+    reported: Vec<&'static str>,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    GoOn,
-    /// In words, why there is no need to.
+    Continue,
+    /// With the reason to stop.
     Stop(String),
 }
 
-/// A phase that has a result.
+/// The metrics of a phase.
 #[derive(Debug, Clone, Default)]
 pub struct Measurement {
     pub mean: MetricRecord,
-    pub told: Vec<Told>,
+    pub replies: Vec<ReplyMetrics>,
 }
 
 impl Measurement {
-    /// The means over the replies, and a text for each metric without a mean because replies differ. If the strategy
-    /// selects some of the replies, the means are over those alone, as in Flower.
-    pub fn of(told: Vec<Told>, chosen: Option<&[NodeId]>, weighted_by: &str) -> (Measurement, Vec<String>) {
-        let counts = |told: &&Told| chosen.is_none_or(|chosen| chosen.contains(&told.node));
-        let counted: Vec<&Told> = told.iter().filter(counts).collect();
-        let records: Vec<(NodeId, &MetricRecord)> = counted.iter().map(|told| (told.node, &told.metrics)).collect();
-        let (mean, problems) = match weighted_mean(&records, weighted_by) {
+    /// The means over the replies, and an error for each metric without a mean, because replies differ. If the strategy selects
+    /// some replies, the means are over those only, as in Flower.
+    pub fn of(replies: Vec<ReplyMetrics>, chosen: Option<&[NodeId]>, weighted_by: &str) -> (Measurement, Vec<String>) {
+        let counts = |reply: &&ReplyMetrics| chosen.is_none_or(|chosen| chosen.contains(&reply.node));
+        let counted: Vec<&ReplyMetrics> = replies.iter().filter(counts).collect();
+        let records: Vec<(NodeId, &MetricRecord)> = counted.iter().map(|reply| (reply.node, &reply.metrics)).collect();
+        let (mean, errors) = match weighted_mean(&records, weighted_by) {
             Ok(mean) => (mean, Vec::new()),
-            Err(problems) => (mean_of_common(&counted, weighted_by), problems),
+            Err(errors) => (mean_of_common(&counted, weighted_by), errors),
         };
-        (Measurement { mean, told }, problems)
+        (Measurement { mean, replies }, errors)
     }
 }
 
-/// The means of those metrics that all replies have, in the same form.
-fn mean_of_common(told: &[&Told], weighted_by: &str) -> MetricRecord {
-    let Some(first) = told.first() else { return MetricRecord::default() };
+/// The means of the metrics that all replies have in the same form.
+fn mean_of_common(replies: &[&ReplyMetrics], weighted_by: &str) -> MetricRecord {
+    let Some(first) = replies.first() else { return MetricRecord::default() };
     let is_common = |name: &str, like: &MetricValue| {
-        let same = |told: &&Told| told.metrics.0.get(name).is_some_and(|value| form(value) == form(like));
-        told.iter().all(same)
+        let same = |reply: &&ReplyMetrics| reply.metrics.0.get(name).is_some_and(|value| form(value) == form(like));
+        replies.iter().all(same)
     };
     let names: Vec<&str> =
         first.metrics.0.iter().filter(|(name, value)| is_common(name, value)).map(|(name, _)| name.as_str()).collect();
-    let records: Vec<(NodeId, MetricRecord)> = told
+    let records: Vec<(NodeId, MetricRecord)> = replies
         .iter()
-        .map(|told| {
+        .map(|reply| {
             let mut record = MetricRecord::default();
             for name in &names {
-                if let Some(value) = told.metrics.0.get(name) {
+                if let Some(value) = reply.metrics.0.get(name) {
                     record.0.insert(*name, value.clone());
                 }
             }
-            (told.node, record)
+            (reply.node, record)
         })
         .collect();
     let records: Vec<(NodeId, &MetricRecord)> = records.iter().map(|(node, record)| (*node, record)).collect();
     weighted_mean(&records, weighted_by).unwrap_or_default()
 }
 
-/// Of a list, its length.
+/// The length of a list.
 fn form(value: &MetricValue) -> Option<usize> {
     match value {
         MetricValue::DoubleList(list) => Some(list.vals.len()),
@@ -93,24 +92,24 @@ fn form(value: &MetricValue) -> Option<usize> {
     }
 }
 
-/// What happened in a round beside its metrics.
+/// The events of a round.
 #[derive(Debug, Default)]
 pub struct Events {
     pub norms: BTreeMap<NodeId, f64>,
-    /// Of the mean of all updates, where the strategy makes the model of it.
+    /// The norm of the mean of all updates, if the strategy computes it.
     pub mean_update_norm: Option<f64>,
     pub failures: usize,
     pub rejected: Vec<(NodeId, String)>,
 }
 
 impl Progress {
-    /// Goes on after the rounds of another run.
-    pub fn after(measured: Vec<Measured>) -> Progress {
+    /// Continues after the rounds of another run.
+    pub fn resumed(measured: Vec<Measured>) -> Progress {
         Progress { measured, ..Progress::default() }
     }
 
-    /// Notes a round.
-    pub fn note(
+    /// Records a round.
+    pub fn record(
         &mut self,
         round: u64,
         train: Option<&Measurement>,
@@ -121,34 +120,34 @@ impl Progress {
         let numbers = |phase: Option<&Measurement>| phase.map(|phase| numbers(&phase.mean)).unwrap_or_default();
         self.measured.push(Measured { round, train: numbers(train), evaluate: numbers(evaluate) });
         self.health.push(health(round, train, evaluate, events, loss_key));
-        if self.health.len() > REMEMBERED_ROUNDS {
+        if self.health.len() > HEALTH_ROUNDS {
             self.health.remove(0);
         }
     }
 
-    /// What looks wrong; and of that, what was not told before.
+    /// All findings, and the new ones among them.
     pub fn findings(&mut self) -> (Vec<Finding>, Vec<Finding>) {
         let all = diagnose(&self.health);
-        let new = all.iter().filter(|finding| !self.told.contains(&finding.code)).cloned().collect();
-        self.told = all.iter().map(|finding| finding.code).collect();
+        let new = all.iter().filter(|finding| !self.reported.contains(&finding.code)).cloned().collect();
+        self.reported = all.iter().map(|finding| finding.code).collect();
         (all, new)
     }
 
-    /// Whether the training is to end before its last round.
+    /// Whether the training stops before its last round.
     pub fn verdict(&self, target: Option<&Target>, patience: Option<&Patience>) -> Verdict {
         if let Some(Target { metric, value }) = target
             && let Some(reached) = self.latest(metric)
             && is_better_or_equal(metric, reached, *value)
         {
-            return Verdict::Stop(format!("{metric} is {reached}, and {value} was to be reached"));
+            return Verdict::Stop(format!("{metric} is {reached}, the target is {value}"));
         }
-        let Some(patience) = patience else { return Verdict::GoOn };
-        let Some(metric) = patience.metric.clone().or_else(|| self.first_loss()) else { return Verdict::GoOn };
+        let Some(patience) = patience else { return Verdict::Continue };
+        let Some(metric) = patience.metric.clone().or_else(|| self.first_loss()) else { return Verdict::Continue };
         let series: Vec<f64> = self.measured.iter().filter_map(|round| metric_of(round, &metric)).collect();
         let since = rounds_since_best(&metric, &series);
         match since >= patience.rounds {
             true => Verdict::Stop(format!("{metric} has not improved for {since} rounds")),
-            false => Verdict::GoOn,
+            false => Verdict::Continue,
         }
     }
 
@@ -163,19 +162,19 @@ impl Progress {
     }
 }
 
-/// Of the evaluation, or else of the training.
+/// The metric of the evaluation, otherwise that of the training.
 fn metric_of(round: &Measured, metric: &str) -> Option<f64> {
     round.evaluate.get(metric).or_else(|| round.train.get(metric)).copied()
 }
 
-/// What is measured in mistakes is to be small.
+/// Losses and error rates improve downwards.
 fn is_lower_better(metric: &str) -> bool {
     let metric = metric.to_lowercase();
     ["loss", "err", "perplexity", "mse", "mae"].iter().any(|word| metric.contains(word))
 }
 
-fn is_better_or_equal(metric: &str, reached: f64, wanted: f64) -> bool {
-    if is_lower_better(metric) { reached <= wanted } else { reached >= wanted }
+fn is_better_or_equal(metric: &str, reached: f64, target: f64) -> bool {
+    if is_lower_better(metric) { reached <= target } else { reached >= target }
 }
 
 fn rounds_since_best(metric: &str, series: &[f64]) -> u64 {
@@ -190,12 +189,12 @@ fn rounds_since_best(metric: &str, series: &[f64]) -> u64 {
     best.map_or(measured, |(index, _)| measured - 1 - index as u64)
 }
 
-/// Metrics that are single numbers.
+/// The metrics with a single number.
 fn numbers(metrics: &MetricRecord) -> BTreeMap<String, f64> {
     metrics.0.names().filter_map(|name| Some((name.to_owned(), scalar(metrics, name)?))).collect()
 }
 
-/// The first metric whose name has the word in it.
+/// The first metric whose name contains the word.
 fn containing(metrics: &MetricRecord, word: &str) -> Option<f64> {
     let name = metrics.0.names().find(|name| name.to_lowercase().contains(word))?;
     scalar(metrics, name)
@@ -210,20 +209,20 @@ fn health(
 ) -> Round {
     let loss = |metrics: &MetricRecord| scalar(metrics, loss_key).or_else(|| containing(metrics, "loss"));
     let mut clients: BTreeMap<NodeId, Client> = BTreeMap::new();
-    for told in train.into_iter().flat_map(|phase| &phase.told) {
-        let client = clients.entry(told.node).or_insert_with(|| Client::new(told.node));
-        client.examples = Some(told.weight);
-        client.update_norm = events.norms.get(&told.node).copied();
-        client.train_loss = loss(&told.metrics);
-        client.label_counts = list(&told.metrics, LABEL_COUNTS);
+    for reply in train.into_iter().flat_map(|phase| &phase.replies) {
+        let client = clients.entry(reply.node).or_insert_with(|| Client::new(reply.node));
+        client.examples = Some(reply.weight);
+        client.update_norm = events.norms.get(&reply.node).copied();
+        client.train_loss = loss(&reply.metrics);
+        client.label_counts = list(&reply.metrics, LABEL_COUNTS);
     }
-    for told in evaluate.into_iter().flat_map(|phase| &phase.told) {
-        let client = clients.entry(told.node).or_insert_with(|| Client::new(told.node));
-        client.eval_loss = containing(&told.metrics, "loss");
-        client.eval_accuracy = containing(&told.metrics, "acc");
-        client.eval_examples = Some(told.weight);
+    for reply in evaluate.into_iter().flat_map(|phase| &phase.replies) {
+        let client = clients.entry(reply.node).or_insert_with(|| Client::new(reply.node));
+        client.eval_loss = containing(&reply.metrics, "loss");
+        client.eval_accuracy = containing(&reply.metrics, "acc");
+        client.eval_examples = Some(reply.weight);
         if client.label_counts.is_empty() {
-            client.label_counts = list(&told.metrics, LABEL_COUNTS);
+            client.label_counts = list(&reply.metrics, LABEL_COUNTS);
         }
     }
     Round {
@@ -247,7 +246,7 @@ fn list(metrics: &MetricRecord, name: &str) -> Vec<f64> {
     }
 }
 
-/// Metrics as reports have them.
+/// Metrics in the form of reports.
 pub fn reported(metrics: &MetricRecord) -> BTreeMap<String, MetricReport> {
     let value = |name: &str| match scalar(metrics, name) {
         Some(number) => MetricReport::number(number),
@@ -261,7 +260,7 @@ pub fn reported_finding(finding: &Finding) -> FindingReport {
         code: finding.code.to_owned(),
         severity: finding.severity.name().to_owned(),
         what: finding.what.clone(),
-        // JSON has no numbers that are not finite.
+        // JSON cannot express non-finite numbers.
         numbers: finding
             .numbers
             .iter()
@@ -272,7 +271,7 @@ pub fn reported_finding(finding: &Finding) -> FindingReport {
     }
 }
 
-/// Metrics as people read them: `loss 0.1234, accuracy 0.98`.
+/// Metrics as text: `loss 0.1234, accuracy 0.98`.
 pub fn described(metrics: &MetricRecord) -> String {
     let one = |(name, value): &(String, MetricValue)| match form(value) {
         None => format!("{name} {}", rounded(scalar(metrics, name).unwrap_or(f64::NAN))),
@@ -281,7 +280,7 @@ pub fn described(metrics: &MetricRecord) -> String {
     metrics.0.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// A few digits, whatever the size.
+/// Few digits for any magnitude.
 pub fn rounded(number: f64) -> String {
     match number.abs() {
         0.0 => "0".to_owned(),
@@ -296,23 +295,23 @@ mod tests {
 
     use super::*;
 
-    fn told(node: u64, metrics: Entries<MetricValue>) -> Told {
+    fn reply_metrics(node: u64, metrics: Entries<MetricValue>) -> ReplyMetrics {
         let metrics = MetricRecord(metrics.with("num-examples", 10i64));
-        Told { node: NodeId(node), weight: 10.0, metrics, seconds: 0.0 }
+        ReplyMetrics { node: NodeId(node), weight: 10.0, metrics, seconds: 0.0 }
     }
 
     fn progress(metric: &str, series: &[f64]) -> Progress {
         let mut progress = Progress::default();
         for (index, value) in series.iter().enumerate() {
             let (measurement, _) =
-                Measurement::of(vec![told(1, Entries::default().with(metric, *value))], None, "num-examples");
-            progress.note(index as u64 + 1, None, Some(&measurement), Events::default(), "train_loss");
+                Measurement::of(vec![reply_metrics(1, Entries::default().with(metric, *value))], None, "num-examples");
+            progress.record(index as u64 + 1, None, Some(&measurement), Events::default(), "train_loss");
         }
         progress
     }
 
     #[test]
-    fn a_training_ends_when_it_is_good_enough() {
+    fn a_training_stops_at_its_target() {
         for (metric, series, value, stops) in [
             ("accuracy", &[0.5, 0.9][..], 0.9, true),
             ("accuracy", &[0.9, 0.5], 0.9, false),
@@ -323,14 +322,14 @@ mod tests {
         ] {
             let target = Target { metric: metric.to_owned(), value };
             let verdict = progress(metric, series).verdict(Some(&target), None);
-            assert_eq!(verdict != Verdict::GoOn, stops, "{metric} {series:?}: {verdict:?}");
+            assert_eq!(verdict != Verdict::Continue, stops, "{metric} {series:?}: {verdict:?}");
         }
         let other = Target { metric: "nobody-measures-this".to_owned(), value: 0.0 };
-        assert_eq!(progress("accuracy", &[1.0]).verdict(Some(&other), None), Verdict::GoOn);
+        assert_eq!(progress("accuracy", &[1.0]).verdict(Some(&other), None), Verdict::Continue);
     }
 
     #[test]
-    fn a_training_ends_when_it_gets_no_better() {
+    fn a_training_stops_without_improvement() {
         for (metric, series, rounds, stops) in [
             ("eval_loss", &[3.0, 2.0, 1.0][..], 1, false),
             ("eval_loss", &[3.0, 2.0, 2.0], 1, true),
@@ -341,7 +340,7 @@ mod tests {
         ] {
             let patience = Patience { rounds, metric: None };
             let verdict = progress(metric, series).verdict(None, Some(&patience));
-            assert_eq!(verdict != Verdict::GoOn, stops, "{metric} {series:?}: {verdict:?}");
+            assert_eq!(verdict != Verdict::Continue, stops, "{metric} {series:?}: {verdict:?}");
         }
         let accuracy = Patience { rounds: 1, metric: Some("accuracy".to_owned()) };
         let verdict = progress("accuracy", &[0.1, 0.2, 0.15]).verdict(None, Some(&accuracy));
@@ -349,31 +348,31 @@ mod tests {
     }
 
     #[test]
-    fn metrics_that_some_replies_lack_spoil_no_others() {
+    fn a_metric_that_some_replies_lack_does_not_affect_others() {
         let replies = vec![
-            told(1, Entries::default().with("loss", 1.0).with("odd", 1.0).with("list", vec![1.0, 2.0])),
-            told(2, Entries::default().with("loss", 3.0).with("list", vec![1.0])),
+            reply_metrics(1, Entries::default().with("loss", 1.0).with("odd", 1.0).with("list", vec![1.0, 2.0])),
+            reply_metrics(2, Entries::default().with("loss", 3.0).with("list", vec![1.0])),
         ];
-        let (measurement, problems) = Measurement::of(replies, None, "num-examples");
+        let (measurement, errors) = Measurement::of(replies, None, "num-examples");
         assert_eq!(measurement.mean, MetricRecord(Entries::default().with("loss", 2.0)));
-        assert!(problems.iter().any(|problem| problem.contains("node 2") && problem.contains("odd")), "{problems:?}");
+        assert!(errors.iter().any(|error| error.contains("node 2") && error.contains("odd")), "{errors:?}");
         assert_eq!(described(&measurement.mean), "loss 2.0000");
     }
 
     #[test]
-    fn replies_that_the_strategy_left_out_do_not_count() {
+    fn replies_that_the_strategy_did_not_select_do_not_count() {
         let replies = [1.0, 2.0, 90.0].into_iter().zip(1..);
-        let replies = replies.map(|(loss, node)| told(node, Entries::default().with("loss", loss))).collect();
-        let (measurement, problems) = Measurement::of(replies, Some(&[NodeId(1), NodeId(2)]), "num-examples");
+        let replies = replies.map(|(loss, node)| reply_metrics(node, Entries::default().with("loss", loss))).collect();
+        let (measurement, errors) = Measurement::of(replies, Some(&[NodeId(1), NodeId(2)]), "num-examples");
         assert_eq!(measurement.mean, MetricRecord(Entries::default().with("loss", 1.5)));
-        assert!(problems.is_empty() && measurement.told.len() == 3, "the report has every reply");
+        assert!(errors.is_empty() && measurement.replies.len() == 3, "the report has every reply");
     }
 
     #[test]
-    fn a_finding_is_told_once_while_it_lasts() {
+    fn a_persistent_finding_is_new_only_once() {
         let mut progress = progress("eval_loss", &[f64::NAN]);
         let (all, new) = progress.findings();
-        assert!(!all.is_empty() && all == new, "a loss that is no number is a finding");
+        assert!(!all.is_empty() && all == new, "a NaN loss is a finding");
         let (all, new) = progress.findings();
         assert!(!all.is_empty() && new.is_empty());
     }

@@ -1,5 +1,5 @@
-//! Brings a reply here: its records, and its arrays chunk by chunk into the spool, some chunks under way at once and none
-//! kept. What is wrong with a reply is told apart from what is wrong with the link.
+//! Receives a reply: its records, and its arrays chunk by chunk into the spool. A few chunks are in transfer at once, and none
+//! is kept in memory. Errors of the reply and errors of the link are distinct.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,52 +13,52 @@ use trellis_wire::object::{self, ArrayChunk, ArrayRecord, MetricRecord, Object, 
 use trellis_wire::proto;
 
 use crate::error::TrainError;
-use crate::exchange::{Parts, Speech, parts};
+use crate::exchange::{MessageFormat, Parts, parts};
 use crate::spool::{Draft, Spool, SpoolError, Spooled};
 
-/// Objects of one reply under way at once.
+/// Concurrent transfers for one reply.
 const OBJECTS_AHEAD: usize = 2;
-/// Longer pieces are looked at on a thread that may take its time.
-const QUICK_BYTES: usize = 64 << 10;
+/// Longer chunks are checked on a thread that may block.
+const MAX_INLINE_BYTES: usize = 64 << 10;
 
-/// A reply that is here.
+/// A received reply.
 #[derive(Debug)]
 pub struct Received {
     pub metrics: MetricRecord,
-    /// Where arrays were asked for.
+    /// Present if arrays were expected.
     pub numbers: Option<Spooled>,
 }
 
-/// What is wanted of a reply.
+/// The expected content of a reply.
 #[derive(Clone)]
-pub enum Wanted {
+pub enum Expected {
     Metrics,
-    /// The arrays of a model; with `any_type` in all but their types.
+    /// The arrays of a model; with `any_type`, element types may differ.
     Model {
         layout: Arc<Layout>,
         any_type: bool,
     },
-    /// Whatever arrays there are.
+    /// Any arrays.
     AnyModel,
 }
 
 #[derive(Debug)]
 pub enum NotReceived {
     /// The reply cannot be used.
-    Unfit(String),
-    NotFinite(String),
-    /// It says that the node failed.
+    Unusable(String),
+    NonFinite(String),
+    /// The node reported an error.
     Refused(proto::Error),
-    /// It is not the reply's fault.
-    Trouble(TrainError),
+    /// A failure that the reply did not cause.
+    Failure(TrainError),
 }
 
 impl From<SpoolError> for NotReceived {
     fn from(error: SpoolError) -> NotReceived {
         match error {
-            SpoolError::Unfit(why) => NotReceived::Unfit(why),
-            SpoolError::NotFinite(why) => NotReceived::NotFinite(why),
-            error @ SpoolError::Disk { .. } => NotReceived::Trouble(error.into()),
+            SpoolError::Unusable(reason) => NotReceived::Unusable(reason),
+            SpoolError::NonFinite(reason) => NotReceived::NonFinite(reason),
+            error @ SpoolError::Disk { .. } => NotReceived::Failure(error.into()),
         }
     }
 }
@@ -66,20 +66,20 @@ impl From<SpoolError> for NotReceived {
 impl From<AppError> for NotReceived {
     fn from(error: AppError) -> NotReceived {
         match error {
-            // An object that is gone is gone for this reply alone.
-            AppError::Refused { why, .. } => NotReceived::Unfit(why),
-            error => NotReceived::Trouble(error.into()),
+            // A missing object affects this reply only.
+            AppError::Refused { why, .. } => NotReceived::Unusable(why),
+            error => NotReceived::Failure(error.into()),
         }
     }
 }
 
 impl From<ObjectError> for NotReceived {
     fn from(error: ObjectError) -> NotReceived {
-        NotReceived::Unfit(format!("it is not made of sound objects: {error}"))
+        NotReceived::Unusable(format!("an object of it is invalid: {error}"))
     }
 }
 
-/// How replies are received.
+/// The parameters of all receptions.
 #[derive(Clone)]
 pub struct Receiver {
     pub app: App,
@@ -88,29 +88,29 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Brings a reply here; `tree` is that of its message.
+    /// Receives a reply with this object tree.
     pub async fn receive(
         &self,
         tree: &proto::ObjectTree,
-        speech: Speech,
-        wanted: &Wanted,
+        message_format: MessageFormat,
+        expected: &Expected,
     ) -> Result<Received, NotReceived> {
         let content = tree.children.first().and_then(|content| content.object_id.parse().ok());
-        let content: ObjectId = content.ok_or_else(|| NotReceived::Unfit("it has no content".to_owned()))?;
+        let content: ObjectId = content.ok_or_else(|| NotReceived::Unusable("it has no content".to_owned()))?;
         let dict = RecordDict::decode(&self.app.pull_object(content).await?)?;
         let Parts { arrays, metrics } =
-            parts(speech, self.records(&dict).await?, &self.weighted_by).map_err(NotReceived::Unfit)?;
-        let draft = match wanted {
-            Wanted::Metrics => return Ok(Received { metrics, numbers: None }),
-            Wanted::AnyModel => self.spool.free_draft(),
-            Wanted::Model { layout, any_type } => {
+            parts(message_format, self.records(&dict).await?, &self.weighted_by).map_err(NotReceived::Unusable)?;
+        let draft = match expected {
+            Expected::Metrics => return Ok(Received { metrics, numbers: None }),
+            Expected::AnyModel => self.spool.free_draft(),
+            Expected::Model { layout, any_type } => {
                 let (spool, layout, any_type) = (self.spool.clone(), Arc::clone(layout), *any_type);
                 blocking(move || spool.draft(&layout, any_type)).await??
             }
         };
-        let arrays = arrays.ok_or_else(|| NotReceived::Unfit("it has no ArrayRecord with a model".to_owned()))?;
-        let names = match (speech, wanted) {
-            (Speech::Legacy, Wanted::Model { layout, .. }) => names_by_position(&arrays, layout),
+        let arrays = arrays.ok_or_else(|| NotReceived::Unusable("it has no ArrayRecord with a model".to_owned()))?;
+        let names = match (message_format, expected) {
+            (MessageFormat::Legacy, Expected::Model { layout, .. }) => names_by_position(&arrays, layout),
             _ => arrays.0.names().map(str::to_owned).collect(),
         };
         let numbers = self.arrays(draft, names, &arrays).await?;
@@ -147,7 +147,7 @@ impl Receiver {
     }
 }
 
-/// Apps with a `client_fn` know positions only: the names are those of the model, where the number of arrays is.
+/// Apps with a `client_fn` send arrays by position. If their number matches, they get the names of the model.
 fn names_by_position(arrays: &ArrayRecord, layout: &Layout) -> Vec<String> {
     let is_numbered = arrays.0.names().enumerate().all(|(index, name)| name == index.to_string());
     match is_numbered && arrays.0.len() == layout.0.len() {
@@ -157,7 +157,7 @@ fn names_by_position(arrays: &ArrayRecord, layout: &Layout) -> Vec<String> {
 }
 
 async fn take(mut draft: Draft, piece: Bytes) -> Result<Draft, NotReceived> {
-    if piece.len() <= QUICK_BYTES {
+    if piece.len() <= MAX_INLINE_BYTES {
         draft.take(&piece)?;
         return Ok(draft);
     }
@@ -165,41 +165,41 @@ async fn take(mut draft: Draft, piece: Bytes) -> Result<Draft, NotReceived> {
     Ok(blocking(taken).await??)
 }
 
-/// Work that may wait for a disk, on a thread of its own.
+/// Runs work that may block on a separate thread.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, TrainError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| TrainError::Broken(error.to_string()))
+    tokio::task::spawn_blocking(work).await.map_err(|error| TrainError::Internal(error.to_string()))
 }
 
 impl From<TrainError> for NotReceived {
     fn from(error: TrainError) -> NotReceived {
-        NotReceived::Trouble(error)
+        NotReceived::Failure(error)
     }
 }
 
-/// Objects in the order in which they are wanted, fetched a little ahead.
+/// Fetches objects in order, a few ahead.
 struct Pipeline {
     app: App,
-    wanted: VecDeque<ObjectId>,
+    expected: VecDeque<ObjectId>,
     under_way: VecDeque<AbortOnDropHandle<Result<Bytes, AppError>>>,
 }
 
 impl Pipeline {
-    fn new(app: &App, wanted: Vec<ObjectId>) -> Pipeline {
-        Pipeline { app: app.clone(), wanted: wanted.into(), under_way: VecDeque::new() }
+    fn new(app: &App, expected: Vec<ObjectId>) -> Pipeline {
+        Pipeline { app: app.clone(), expected: expected.into(), under_way: VecDeque::new() }
     }
 
     async fn next(&mut self) -> Result<Bytes, NotReceived> {
         while self.under_way.len() < OBJECTS_AHEAD
-            && let Some(id) = self.wanted.pop_front()
+            && let Some(id) = self.expected.pop_front()
         {
             let app = self.app.clone();
             let fetching = tokio::spawn(async move { app.pull_object(id).await });
             self.under_way.push_back(AbortOnDropHandle::new(fetching));
         }
-        let first = self.under_way.pop_front().expect("no more is asked for than is wanted");
+        let first = self.under_way.pop_front().expect("next is called once per object");
         match first.await {
             Ok(fetched) => Ok(fetched?),
-            Err(error) => Err(NotReceived::Trouble(TrainError::Broken(error.to_string()))),
+            Err(error) => Err(NotReceived::Failure(TrainError::Internal(error.to_string()))),
         }
     }
 }

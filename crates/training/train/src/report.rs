@@ -1,4 +1,4 @@
-//! What is told of a round: to those who read the log, and, as data, to the SuperLink.
+//! Reports of a round: as lines of the log, and as data for the SuperLink.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use trellis_wire::report::{ClientReport, FailedNode, PhaseReport};
 
 use crate::conduct::Conducted;
 use crate::exchange::Act;
-use crate::logbook::Logbook;
 use crate::progress::{Measurement, described, reported};
 use crate::round::FailureKind;
+use crate::run_log::RunLog;
 
-/// Failures of one phase that the log lists; the report has them all.
-const MAX_TOLD_FAILURES: usize = 20;
+/// Failures per phase that the log lists; the report contains all.
+const MAX_LOGGED_FAILURES: usize = 20;
 
-/// Writes how a phase went.
-pub fn log_phase(book: &Logbook, act: Act, conducted: &Conducted, measurement: Option<&Measurement>) {
+/// Logs the result of a phase.
+pub fn log_phase(log: &RunLog, act: Act, conducted: &Conducted, measurement: Option<&Measurement>) {
     let phase = &conducted.phase;
     let metrics = measurement.map(|measurement| described(&measurement.mean)).filter(|text| !text.is_empty());
     let metrics = metrics.map(|text| format!(": {text}")).unwrap_or_default();
     let name = act.name();
     let (good, asked, seconds) = (phase.good(), phase.asked(), conducted.seconds);
-    book.info(format!("{name}: {good} of {asked} nodes answered in {seconds:.2} s{metrics}"));
+    log.info(format!("{name}: {good} of {asked} nodes answered in {seconds:.2} s{metrics}"));
     let failures: Vec<_> = phase.failures().filter(|(_, failure)| failure.kind != FailureKind::NotNeeded).collect();
-    for (node, failure) in failures.iter().take(MAX_TOLD_FAILURES) {
-        book.warn(format!("{name}: node {node} {failure}"));
+    for (node, failure) in failures.iter().take(MAX_LOGGED_FAILURES) {
+        log.warn(format!("{name}: node {node} {failure}"));
     }
-    if failures.len() > MAX_TOLD_FAILURES {
-        book.warn(format!("{name}: and {} more nodes failed", failures.len() - MAX_TOLD_FAILURES));
+    if failures.len() > MAX_LOGGED_FAILURES {
+        log.warn(format!("{name}: and {} more nodes failed", failures.len() - MAX_LOGGED_FAILURES));
     }
 }
 
-/// A phase as the report of its round has it.
+/// A phase in the report of its round.
 pub fn phase_report(
     conducted: &Conducted,
     measurement: Option<&Measurement>,
@@ -43,14 +43,14 @@ pub fn phase_report(
         kind: failure.kind.name().to_owned(),
         reason: failure.reason.clone(),
     });
-    let told = measurement.map_or(&conducted.told, |measurement| &measurement.told);
-    let clients = told.iter().map(|told| ClientReport {
-        node: told.node.to_string(),
-        weight: told.weight,
-        seconds: told.seconds,
-        update_norm: norms.get(&told.node).copied().filter(|norm| norm.is_finite()),
-        chosen: chosen.map(|chosen| chosen.contains(&told.node)),
-        metrics: reported(&told.metrics),
+    let replies = measurement.map_or(&conducted.replies, |measurement| &measurement.replies);
+    let clients = replies.iter().map(|reply| ClientReport {
+        node: reply.node.to_string(),
+        weight: reply.weight,
+        seconds: reply.seconds,
+        update_norm: norms.get(&reply.node).copied().filter(|norm| norm.is_finite()),
+        chosen: chosen.map(|chosen| chosen.contains(&reply.node)),
+        metrics: reported(&reply.metrics),
     });
     PhaseReport {
         seconds: conducted.seconds,

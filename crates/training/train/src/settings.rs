@@ -1,5 +1,5 @@
-//! What was asked for: the settings of a training, read from a run config or a command line, checked, and all that is wrong
-//! with them told at once. Keys that are no settings belong to the app, and are left alone.
+//! The settings of a training, read from a run config or a command line and validated; all errors are reported at once. Keys
+//! that are not settings belong to the app and are ignored.
 
 mod read;
 mod table;
@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trellis_diagnostic::Diagnostic;
 use trellis_strategy::{Privacy, Sampling, Strategy};
 use trellis_wire::proto;
 
 use self::read::Reader;
-pub use self::read::{Problem, Value};
-pub use self::table::{Kind, Range, SETTINGS, Setting, find, nearest};
+pub use self::read::Value;
+pub use self::table::{Kind, Range, SETTINGS, Setting, find};
 
-/// A training, as it was asked for.
+/// The requested training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     pub strategy: Strategy,
@@ -27,29 +28,29 @@ pub struct Settings {
     pub accept_failures: bool,
     pub weighted_by: String,
     pub train_loss_key: String,
-    /// `None`: drawn at random.
+    /// `None`: random.
     pub seed: Option<u64>,
     pub non_finite: NonFinite,
     pub compat: bool,
     pub dp: Option<Dp>,
     pub checkpoints: Option<Checkpoints>,
-    /// The id of a run, or a directory.
+    /// A run id or a directory.
     pub resume: Option<String>,
     pub initial_model: Option<PathBuf>,
     pub target: Option<Target>,
     pub patience: Option<Patience>,
-    /// What was given and has no effect, for whoever gave it.
+    /// Notes about given settings without effect.
     pub notes: Vec<String>,
 }
 
-/// What becomes of a reply with numbers that are not finite.
+/// What to do with a reply that contains non-finite numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NonFinite {
     Reject,
     Fail,
 }
 
-/// Differential privacy. How many nodes a round samples is known when it begins.
+/// Differential privacy. The number of sampled nodes is known at the start of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dp {
     mode: String,
@@ -67,27 +68,27 @@ pub struct Dp {
 pub struct Checkpoints {
     pub every: u64,
     pub keep: usize,
-    /// `None`: with the other models of the SuperLink.
+    /// `None`: the SuperLink's directory of models.
     pub directory: Option<PathBuf>,
 }
 
-/// The training ends when a metric is good enough.
+/// Stop when a metric reaches a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
     pub metric: String,
     pub value: f64,
 }
 
-/// The training ends when a metric gets no better for a while.
+/// Stop when a metric does not improve for some rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patience {
     pub rounds: u64,
-    /// `None`: the first that is a loss.
+    /// `None`: the first loss.
     pub metric: Option<String>,
 }
 
-/// Adds values for those settings that the configuration has by none of their names; which these were. What is no setting is the
-/// app's, and left out: an app does not expect keys that it does not have.
+/// Adds default values for settings that the configuration does not have under any name; returns their names. Keys that are
+/// not settings are ignored: an app does not expect keys of other apps.
 pub fn complete(
     config: &mut BTreeMap<String, proto::Scalar>,
     defaults: &BTreeMap<String, proto::Scalar>,
@@ -104,57 +105,17 @@ pub fn complete(
     added
 }
 
-/// Settings from a command line, each `name=value`. A name that is neither a setting nor a key of the app (`is_own`) is
-/// refused where it may be a misspelt setting, and else left to the app, as a text.
-pub fn from_pairs(
-    pairs: &[impl AsRef<str>],
-    is_own: impl Fn(&str) -> bool,
-) -> Result<BTreeMap<String, proto::Scalar>, Vec<Problem>> {
-    let (mut config, mut problems) = (BTreeMap::new(), Vec::new());
-    for pair in pairs.iter().map(AsRef::as_ref) {
-        let Some((name, text)) = pair.split_once('=') else {
-            problems.push(Problem::new(pair, "it is no setting", "write name=value"));
-            continue;
-        };
-        let (name, text) = (name.trim(), text.trim());
-        let value = match find(name) {
-            _ if is_own(name) && find(name).is_none() => Some(Value::Text(text.to_owned())),
-            Some(setting) => match setting.kind.parse(text) {
-                Some(value) => Some(value),
-                None => {
-                    let advice = format!("write {}", setting.kind.expected());
-                    problems.push(Problem::new(name, format!("{text:?} cannot be used"), advice));
-                    None
-                }
-            },
-            None => match nearest(name) {
-                Some(meant) => {
-                    let advice = format!("did you mean {meant}?");
-                    problems.push(Problem::new(name, "there is no such setting", advice));
-                    None
-                }
-                None => Some(Value::Text(text.to_owned())),
-            },
-        };
-        if let Some(value) = value
-            && config.insert(name.to_owned(), value.to_scalar()).is_some()
-        {
-            problems.push(Problem::new(name, "it is given twice", "leave one of them out"));
-        }
-    }
-    if problems.is_empty() { Ok(config) } else { Err(problems) }
-}
-
 impl Settings {
-    /// From the configuration of a run.
-    pub fn read(config: &BTreeMap<String, proto::Scalar>) -> Result<Settings, Vec<Problem>> {
+    /// Reads the configuration of a run.
+    pub fn read(config: &BTreeMap<String, proto::Scalar>) -> Result<Settings, Vec<Diagnostic>> {
         let mut reader = Reader::new(config);
         let (train, evaluate) = sampling(&reader);
         let strategy = strategy(&reader);
-        let nodes = least_nodes(&train);
+        let nodes = min_nodes(&train);
         if let Err(problems) = strategy.check(nodes) {
-            let told = problems.into_iter().map(|what| Problem::new("strategy", what, "change one of the settings"));
-            reader.problems.extend(told);
+            let errors =
+                problems.into_iter().map(|what| Diagnostic::error("strategy", what, "change one of the settings"));
+            reader.problems.extend(errors);
         }
         let dp = dp(&mut reader, &strategy, nodes);
         let settings = Settings {
@@ -191,28 +152,28 @@ impl Settings {
         if reader.problems.is_empty() { Ok(settings) } else { Err(reader.problems) }
     }
 
-    /// Privacy in a round that samples so many nodes.
+    /// The privacy of a round with this many sampled nodes.
     pub fn privacy(&self, num_sampled: usize) -> Option<Privacy> {
         self.dp.as_ref().map(|dp| dp.privacy(num_sampled))
     }
 }
 
-/// Training and evaluation.
+/// The sampling of training and of evaluation.
 fn sampling(reader: &Reader) -> (Sampling, Sampling) {
     let count = |name: &str| usize::try_from(reader.count(name)).unwrap_or(usize::MAX);
     let min_available = count("min-available-nodes");
     let over_selection = reader.number("over-selection").unwrap_or_default();
-    let phase = |fraction: &str, least: &str| Sampling {
+    let phase = |fraction: &str, min: &str| Sampling {
         fraction: reader.number(fraction).unwrap_or(1.0),
-        min_nodes: count(least),
+        min_nodes: count(min),
         min_available,
         over_selection,
     };
     (phase("fraction-train", "min-train-nodes"), phase("fraction-evaluate", "min-evaluate-nodes"))
 }
 
-/// So many nodes train, however few are online.
-fn least_nodes(train: &Sampling) -> usize {
+/// The minimum number of training nodes.
+fn min_nodes(train: &Sampling) -> usize {
     let online = train.min_available.max(train.min_nodes);
     ((online as f64 * train.fraction) as usize).max(train.min_nodes)
 }
@@ -267,14 +228,14 @@ fn strategy(reader: &Reader) -> Strategy {
     strategy
 }
 
-/// Keys that other ServerApps act on, and what takes their place here.
+/// Notes about keys of other ServerApps that have a replacement here.
 fn served_elsewhere(config: &BTreeMap<String, proto::Scalar>) -> Vec<String> {
     let given = |name: &&&str| config.contains_key(**name);
     let note = |name: &&str| format!("{name} has no effect: the SuperLink serves the metrics of all runs, at /metrics");
     ["metrics-enabled", "metrics-port"].iter().filter(given).map(note).collect()
 }
 
-/// Parameters of other strategies. Harmless: the same config may be tried with several.
+/// Notes about parameters of other strategies. Not errors: the same config may be tried with several strategies.
 fn without_effect(reader: &Reader, strategy: &Strategy) -> Vec<String> {
     const ADAPTIVE: &[&str] = &["server-lr", "beta-1", "beta-2", "tau", "client-lr"];
     let own: &[&str] = match strategy {
@@ -309,11 +270,11 @@ fn without_effect(reader: &Reader, strategy: &Strategy) -> Vec<String> {
 
 fn seed(reader: &mut Reader) -> Option<u64> {
     let text = reader.text("seed")?;
-    // Negative seeds are seeds too.
+    // Negative seeds are allowed.
     let seed = text.parse::<u64>().ok().or_else(|| text.parse::<i64>().ok().map(|seed| seed as u64));
     if seed.is_none() {
         let what = format!("{text:?} cannot be used");
-        reader.problems.push(Problem::new("seed", what, "write a whole number, or leave it out"));
+        reader.problems.push(Diagnostic::error("seed", what, "write a whole number, or leave it out"));
     }
     seed
 }
@@ -328,7 +289,7 @@ fn target(reader: &mut Reader) -> Option<Target> {
         }
         (None, Some(_)) => {
             let advice = "give the name of a metric, or leave target-value out";
-            reader.problems.push(Problem::new(
+            reader.problems.push(Diagnostic::error(
                 "target-metric",
                 "it is missing: target-value is given without it",
                 advice,
@@ -342,13 +303,13 @@ fn dp(reader: &mut Reader, strategy: &Strategy, nodes: usize) -> Option<Dp> {
     let Some(mode) = reader.text("dp").filter(|mode| mode != "off") else {
         if reader.is_given("dp-max-epsilon") {
             let (what, advice) = ("it has no effect without differential privacy", "give dp too, or leave it out");
-            reader.problems.push(Problem::new("dp-max-epsilon", what, advice));
+            reader.problems.push(Diagnostic::error("dp-max-epsilon", what, advice));
         }
         return None;
     };
     if strategy.is_trees() {
         let what = format!("{} has trees, and noise is for numbers", strategy.name());
-        reader.problems.push(Problem::new("dp", what, "leave it out, or take another strategy"));
+        reader.problems.push(Diagnostic::error("dp", what, "leave it out, or take another strategy"));
     }
     let noise_multiplier = reader.required("dp-noise-multiplier", "privacy is as strong as its noise");
     let clipping_norm = match mode.ends_with("fixed") {
@@ -366,7 +327,9 @@ fn dp(reader: &mut Reader, strategy: &Strategy, nodes: usize) -> Option<Dp> {
         max_epsilon: reader.number("dp-max-epsilon"),
     };
     if let Err(problems) = dp.privacy(nodes).check() {
-        reader.problems.extend(problems.into_iter().map(|what| Problem::new("dp", what, "change one of the settings")));
+        reader
+            .problems
+            .extend(problems.into_iter().map(|what| Diagnostic::error("dp", what, "change one of the settings")));
     }
     Some(dp)
 }

@@ -1,8 +1,8 @@
-//! Replies on their way in. The numbers of a reply are checked while they arrive: the arrays are those of the model, in type
-//! and shape, and the numbers are finite. What is small stays in memory, the rest goes to a file that has no name and so
-//! vanishes with the process, whatever ends it.
+//! Stores incoming replies. The numbers of a reply are checked while they arrive: arrays must match those of the model in type
+//! and shape, and numbers must be finite. Small replies stay in memory; others are written to an unnamed file, which vanishes
+//! with the process.
 //!
-//! Knows nothing of links: whoever receives a reply brings its bytes.
+//! Knows nothing of links: the receiver passes the bytes.
 
 mod draft;
 
@@ -19,25 +19,25 @@ use trellis_strategy::{Layout, Model, Numbers};
 
 pub use self::draft::Draft;
 
-/// A longer reply goes to a file.
+/// Longer replies are written to a file.
 const REPLY_IN_MEMORY_BYTES: usize = 1 << 20;
-/// Replies that wait in memory are not longer than this altogether.
+/// The limit of all replies in memory.
 const IN_MEMORY_BYTES: usize = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    /// The reply is not what was asked for.
+    /// The reply does not match the model.
     #[error("{0}")]
-    Unfit(String),
-    /// The reply has numbers that are not finite.
+    Unusable(String),
+    /// The reply contains non-finite numbers.
     #[error("{0}")]
-    NotFinite(String),
-    /// It is not the reply's fault.
-    #[error("a reply cannot be kept in {}", directory.display())]
+    NonFinite(String),
+    /// A failure that the reply did not cause.
+    #[error("a reply cannot be stored in {}", directory.display())]
     Disk { directory: PathBuf, source: io::Error },
 }
 
-/// Where replies wait for their turn. Clones share the limits.
+/// The storage of replies. Clones share the limits.
 #[derive(Debug, Clone)]
 pub struct Spool {
     directory: Arc<Path>,
@@ -45,26 +45,26 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// `directory` must exist. Of a model and as many replies as are kept at a time, that much must fit.
+    /// `directory` must exist, with room for the replies that are stored at a time.
     pub fn new(directory: impl Into<PathBuf>) -> Spool {
         Spool { directory: Arc::from(directory.into()), in_memory_bytes: Arc::default() }
     }
 
-    /// A reply whose arrays must be those of the layout, with `any_type` in all but their types. May open a file: not for
-    /// threads that must not wait.
+    /// A reply whose arrays must match the layout; with `any_type`, element types may differ. May open a file, so it must not run on
+    /// an async thread.
     pub fn draft(&self, expected: &Arc<Layout>, any_type: bool) -> Result<Draft, SpoolError> {
-        let most_bytes = match any_type {
+        let max_bytes = match any_type {
             false => expected.bytes(),
             true => expected.0.iter().map(|slot| slot.elements() * size_of::<f64>()).sum(),
         };
-        let place = match self.claim(most_bytes) {
-            Some(claim) => draft::Place::memory(expected, claim),
-            None => draft::Place::file(self.open()?, expected, Arc::clone(&self.directory)),
+        let place = match self.claim(max_bytes) {
+            Some(claim) => draft::Destination::memory(expected, claim),
+            None => draft::Destination::file(self.open()?, expected, Arc::clone(&self.directory)),
         };
         Ok(Draft::expecting(Arc::clone(expected), any_type, place))
     }
 
-    /// A reply that may have any arrays: the first model, or trees. It is kept in memory.
+    /// A reply with any arrays: the initial model, or trees. Stored in memory.
     pub fn free_draft(&self) -> Draft {
         Draft::free()
     }
@@ -85,7 +85,7 @@ impl Spool {
     }
 }
 
-/// Memory that is counted until it is given back.
+/// Accounted memory, released on drop.
 #[derive(Debug)]
 struct Claim {
     taken: Arc<AtomicUsize>,
@@ -98,20 +98,20 @@ impl Drop for Claim {
     }
 }
 
-/// The arrays of a reply, whole and checked, in the order of the model's.
+/// The complete, checked arrays of a reply, in the order of the model.
 #[derive(Debug)]
 pub struct Spooled {
     layout: Arc<Layout>,
-    place: Kept,
+    storage: Storage,
 }
 
 #[derive(Debug)]
-enum Kept {
+enum Storage {
     Memory {
         arrays: Vec<Bytes>,
         _claim: Option<Claim>,
     },
-    /// The arrays one after the other; where each begins.
+    /// The concatenated arrays, and the offset of each.
     File {
         file: File,
         offsets: Vec<u64>,
@@ -119,11 +119,11 @@ enum Kept {
 }
 
 impl Spooled {
-    /// As a model, read whole into memory.
+    /// Reads the reply into memory as a model.
     pub fn into_model(self) -> io::Result<Model> {
-        let arrays = match self.place {
-            Kept::Memory { arrays, .. } => arrays,
-            Kept::File { file, offsets } => {
+        let arrays = match self.storage {
+            Storage::Memory { arrays, .. } => arrays,
+            Storage::File { file, offsets } => {
                 let read = |(slot, offset): (&trellis_strategy::Slot, &u64)| {
                     let mut bytes = vec![0; slot.bytes()];
                     file.read_exact_at(&mut bytes, *offset).map(|()| Bytes::from(bytes))
@@ -141,9 +141,9 @@ impl Numbers for Spooled {
     }
 
     fn part<'a>(&'a self, array: usize, bytes: Range<usize>, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
-        match &self.place {
-            Kept::Memory { arrays, .. } => Ok(&arrays[array][bytes]),
-            Kept::File { file, offsets } => {
+        match &self.storage {
+            Storage::Memory { arrays, .. } => Ok(&arrays[array][bytes]),
+            Storage::File { file, offsets } => {
                 buffer.resize(bytes.len(), 0);
                 file.read_exact_at(buffer, offsets[array] + bytes.start as u64)?;
                 Ok(buffer)

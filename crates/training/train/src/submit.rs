@@ -1,5 +1,5 @@
-//! From what was asked for to what is sent: a bundle and the values of its run; or everything that is wrong with it. Reads the
-//! app, and calls nobody; how somebody asked, by a command line or a call, is not known here.
+//! Prepares a submission: turns a request into a bundle and the values of its run, or returns all errors. Reads the app and
+//! makes no calls; it does not know whether the request came from a command line or an API.
 
 mod draft;
 mod source;
@@ -7,10 +7,11 @@ mod value;
 
 use std::collections::{BTreeMap, HashMap};
 
+use trellis_diagnostic::Diagnostic;
 use trellis_wire::fab::Bundle;
 use trellis_wire::proto;
 
-use crate::settings::{Problem, Settings};
+use crate::settings::Settings;
 use draft::Draft;
 pub use source::{NATIVE, ServerAppChoice, Source};
 pub use value::to_toml;
@@ -18,43 +19,43 @@ pub use value::to_toml;
 const STRATEGY: &str = "strategy";
 const ROUNDS: &str = "num-server-rounds";
 
-/// What is wanted.
+/// A requested run.
 #[derive(Debug)]
 pub struct Request {
     pub source: Source,
     pub given: Vec<Given>,
-    /// Keys and values for what was not given. Those that neither the app nor the training has are left out.
+    /// Defaults for keys that were not given. Keys that neither the app nor the training has are ignored.
     pub defaults: BTreeMap<String, String>,
-    pub place: Place,
+    pub location: Location,
 }
 
-/// One value that was given.
+/// A given value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// As whoever gave it calls it: `--rounds`.
+    /// The name that the user typed: `--rounds`.
     pub written: String,
     pub key: String,
     pub text: String,
 }
 
-/// Where the run will be.
+/// Where the run executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// In this process, with so many nodes.
-    Here { nodes: usize },
-    /// On a SuperLink; with so many nodes, where that is known.
-    There { nodes: Option<usize> },
+pub enum Location {
+    /// In this process, with this many nodes.
+    InProcess { nodes: usize },
+    /// On a SuperLink, with this many nodes if the number is known.
+    SuperLink { nodes: Option<usize> },
 }
 
-/// What is sent.
+/// The submitted bundle and values.
 #[derive(Debug)]
 pub struct Submission {
     pub bundle: Bundle,
-    /// Of the run, in place of those that the app has.
+    /// Values that override those of the app.
     pub values: HashMap<String, proto::Scalar>,
-    /// How it is trained; `None`: the app's own ServerApp knows.
+    /// The settings of the training; `None` if the app's own ServerApp trains.
     pub training: Option<Settings>,
-    /// The ClientApp, where it is part of our SuperNodes.
+    /// The ClientApp, if our SuperNodes contain it.
     pub built_in: Option<BuiltIn>,
 }
 
@@ -64,18 +65,18 @@ pub struct BuiltIn {
     pub settings: BTreeMap<String, String>,
 }
 
-/// Makes of a request what is sent, or tells everything that is wrong with it.
-pub fn prepare(request: Request) -> Result<Submission, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let draft = Draft::fill(request, &mut problems);
-    match draft.finish(&mut problems) {
-        Some(submission) if problems.is_empty() => Ok(submission),
-        _ => Err(problems),
+/// Prepares a submission; returns all errors at once.
+pub fn prepare(request: Request) -> Result<Submission, Vec<Diagnostic>> {
+    let mut errors = Vec::new();
+    let draft = Draft::fill(request, &mut errors);
+    match draft.finish(&mut errors) {
+        Some(submission) if errors.is_empty() => Ok(submission),
+        _ => Err(errors),
     }
 }
 
 impl Submission {
-    /// What is known of the run before a SuperLink has it, whose defaults count for everything that was not given.
+    /// A description of the run without the SuperLink's defaults, which apply to values that were not given.
     pub fn sent(&self) -> String {
         let metadata = &self.bundle.metadata;
         let app = format!("{} {}", metadata.id(), metadata.version);
@@ -86,7 +87,7 @@ impl Submission {
         [Some(app), strategy, rounds].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// In a few words.
+    /// A short description.
     pub fn summary(&self) -> String {
         let metadata = &self.bundle.metadata;
         let app = format!("{} {}", metadata.id(), metadata.version);

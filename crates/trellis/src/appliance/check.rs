@@ -1,4 +1,4 @@
-//! `trellis appliance check`: what the context of a VM would mean, and what is wrong with it. Starts and changes nothing.
+//! `trellis appliance check`: validates the context of a VM and shows its settings. Changes nothing.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use trellis_appliance::context::{MAX_CONTEXT_BYTES, Values};
-use trellis_appliance::problem::{Problem, Problems};
+use trellis_appliance::problem::{Diagnostic, Problems};
 use trellis_appliance::settings::Role;
-use trellis_appliance::{Used, read, used};
+use trellis_appliance::{EffectiveValue, effective_values, read};
+use trellis_terminal::{Format, OutputArgs, print, print_as};
 
 use super::RoleName;
-use crate::remote::{Format, OutputArgs, print, print_as};
 
 const ONE_ENV: &str = "/var/run/one-context/one_env";
 const IMAGE_ROLE: &str = "/etc/trellis/role";
@@ -19,21 +19,21 @@ const AFTER_HELP: &str = "\
 Without --context the environment and /var/run/one-context/one_env are read, as in a VM.
 
 Exit codes:
-  0 it could be started; 1 something is wrong, all of it is told
+  0 the appliance could start; 1 there are problems, all of which are printed
 
 Examples:
   trellis appliance check
   trellis appliance check --context context.sh --role superlink
 ";
 
-/// Say what a context would mean, and all that is wrong with it
+/// Show the settings of a context, and all problems with it
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CheckArgs {
-    /// A context.sh or a one_env, in place of those of this VM
+    /// A context.sh or a one_env, instead of those of this VM
     #[arg(long, value_name = "FILE")]
     context: Option<PathBuf>,
-    /// What the VM is, where neither FL_ROLE nor its image says so
+    /// The role of the VM, if neither FL_ROLE nor its image names it
     #[arg(long, value_enum)]
     role: Option<RoleName>,
     #[command(flatten)]
@@ -48,13 +48,13 @@ pub fn run(args: &CheckArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let used = used(&values, role);
+    let used = effective_values(&values, role);
     let (problems, warnings) = match read(&values, role) {
         Ok((_, warnings)) => (Vec::new(), warnings),
         Err(Problems(problems, warnings)) => (problems, warnings),
     };
     match args.output.format {
-        Format::Table => print(&told(&used, &problems, &warnings)),
+        Format::Table => print(&report(&used, &problems, &warnings)),
         format => print_as(format, &as_json(&used, &problems, &warnings)),
     }
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -83,7 +83,7 @@ fn values(args: &CheckArgs) -> Result<Values, String> {
     Ok(values)
 }
 
-/// Each of its variables begins so, and none of a context.sh as OpenNebula writes it.
+/// Every variable in a one_env has this prefix, and none in a context.sh that OpenNebula wrote.
 fn is_one_env(bytes: &[u8]) -> bool {
     bytes.starts_with(b"export ") || bytes.windows(8).any(|window| window == b"\nexport ")
 }
@@ -94,11 +94,11 @@ fn role(args: &CheckArgs) -> Result<Role, String> {
     }
     match std::fs::read_to_string(IMAGE_ROLE) {
         Ok(text) => Role::parse(&text).ok_or_else(|| format!("{IMAGE_ROLE} names no role: say --role")),
-        Err(_) => Err("nothing says what the VM is: say --role superlink, supernode or gateway".to_owned()),
+        Err(_) => Err("the role of the VM is unknown: give --role superlink, supernode or gateway".to_owned()),
     }
 }
 
-fn told(used: &[Used], problems: &[Problem], warnings: &[Problem]) -> String {
+fn report(used: &[EffectiveValue], problems: &[Diagnostic], warnings: &[Diagnostic]) -> String {
     let mut text = String::new();
     for used in used {
         let value = used.value.as_deref().unwrap_or("(a secret)");
@@ -117,9 +117,9 @@ fn told(used: &[Used], problems: &[Problem], warnings: &[Problem]) -> String {
     text
 }
 
-fn as_json(used: &[Used], problems: &[Problem], warnings: &[Problem]) -> Value {
-    let told = |all: &[Problem]| -> Vec<Value> {
-        let one = |one: &Problem| json!({"variable": one.variable, "value": one.value, "what": one.what, "advice": one.advice});
+fn as_json(used: &[EffectiveValue], problems: &[Diagnostic], warnings: &[Diagnostic]) -> Value {
+    let as_json = |all: &[Diagnostic]| -> Vec<Value> {
+        let one = |one: &Diagnostic| json!({"variable": one.place.variable, "value": one.place.value, "what": one.what, "advice": one.advice});
         all.iter().map(one).collect()
     };
     let used: Vec<Value> = used
@@ -129,5 +129,5 @@ fn as_json(used: &[Used], problems: &[Problem], warnings: &[Problem]) -> Value {
             json!({"variable": used.variable, "value": used.value, "spelling": spelling, "origin": origin})
         })
         .collect();
-    json!({"used": used, "problems": told(problems), "warnings": told(warnings)})
+    json!({"used": used, "problems": as_json(problems), "warnings": as_json(warnings)})
 }

@@ -1,4 +1,4 @@
-//! `trellis appliance held -- PROGRAM ARGUMENTS`: ends with whoever started it, however that ends, and becomes that program.
+//! `trellis appliance held -- PROGRAM ARGUMENTS`: executes the program, which the kernel ends together with its parent.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// As shells have it for what cannot be executed.
+/// The exit code of shells for programs that cannot be executed.
 const NOT_EXECUTED: u8 = 126;
 
 pub fn run(words: &[OsString]) -> ExitCode {
@@ -15,7 +15,7 @@ pub fn run(words: &[OsString]) -> ExitCode {
         eprintln!("trellis appliance: a program cannot be tied to its parent: {error}");
         return ExitCode::from(NOT_EXECUTED);
     }
-    // A parent that ended before that was said has sent nothing.
+    // If the parent ended before this call, the kernel sends no signal.
     if rustix::process::getppid().is_none_or(|parent| parent.is_init()) {
         return ExitCode::from(NOT_EXECUTED);
     }

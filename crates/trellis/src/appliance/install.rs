@@ -1,4 +1,4 @@
-//! `trellis appliance install`: what an image needs before it ever boots. Reaches no network and starts nothing.
+//! `trellis appliance install`: prepares the file tree of an image. Uses no network and starts nothing.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,9 +12,9 @@ use trellis_appliance::place::{Place, USER};
 use trellis_appliance::recipe::unit;
 use trellis_appliance::settings::Role;
 
-use crate::remote::remark;
+use trellis_terminal::remark;
 
-/// Below those that people get, where no package of Debian has one.
+/// Below the ids of people, for a user that no package of Debian creates.
 const UID: u32 = 990;
 const AGENT: &str = "trellis-agent.service";
 const APPLIANCE: &str = "trellis-appliance.service";
@@ -25,13 +25,13 @@ pub struct InstallArgs {
     /// The tree of the image
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// What machines of this image are: superlink, supernode or gateway
+    /// The role of machines of this image: superlink, supernode or gateway
     #[arg(long, value_name = "ROLE", default_value = "supernode")]
     role: String,
-    /// Where our program will be in the image
+    /// Path of this program in the image
     #[arg(long, value_name = "FILE", default_value = "/usr/bin/trellis")]
     program: PathBuf,
-    /// Version that one-apps asks for; nothing depends on it
+    /// Version requested by one-apps; not used
     #[arg(hide = true)]
     version: Option<String>,
 }
@@ -44,7 +44,7 @@ pub fn run(args: &InstallArgs) -> ExitCode {
         ));
         return ExitCode::from(2);
     };
-    // Units speak of the image's own root, whatever it is called here.
+    // Units contain paths within the image.
     match install(&Place::new(&args.root, &args.program), &Place::new("/", &args.program), role) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,5 +1,5 @@
-//! `trellis appliance machine`: finds the disc with the context and makes the machine what it says, before its network is up.
-//! What the context means is `trellis_appliance::machine`'s.
+//! `trellis appliance machine`: finds the disc with the context and configures the machine before its network is up. The
+//! context is interpreted by `trellis_appliance::machine`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -14,23 +14,24 @@ use clap::Args;
 use trellis_appliance::context::Values;
 use trellis_appliance::disc;
 use trellis_appliance::machine::{File, machine};
+use trellis_terminal::{explain, print, remark};
 
-use crate::remote::{Trouble, explain, print, remark};
+use crate::remote::CommandError;
 
 const CALLED: &str = "trellis appliance machine";
-/// A disc that is not seen by then is not there.
+/// How long to wait for the disc.
 const DISC_LIMIT: Duration = Duration::from_secs(15);
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Drives that a hypervisor may put it into.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Drives that may hold the disc.
 const DRIVES: [&str; 5] = ["sr", "vd", "sd", "hd", "xvd"];
 
-/// Set up network, name and keys of this machine from its context, where no context package does
+/// Set up network, name and keys of this machine from its context, if no context package does
 #[derive(Debug, Args)]
 pub struct MachineArgs {
     /// The directory that is the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// The disc, in place of the first drive that has one
+    /// The disc, instead of the first drive that has one
     #[arg(long, value_name = "FILE")]
     disc: Option<PathBuf>,
 }
@@ -38,11 +39,11 @@ pub struct MachineArgs {
 pub fn run(args: &MachineArgs) -> ExitCode {
     match set_up(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => trouble.tell(CALLED),
+        Err(failure) => failure.report(CALLED),
     }
 }
 
-fn set_up(args: &MachineArgs) -> Result<(), Trouble> {
+fn set_up(args: &MachineArgs) -> Result<(), CommandError> {
     let found = match &args.disc {
         Some(path) => read(path)?,
         None => search(),
@@ -52,23 +53,26 @@ fn set_up(args: &MachineArgs) -> Result<(), Trouble> {
         return Ok(());
     };
     let Some(context) = files.get("context.sh") else {
-        return Err(Trouble::failed("the disc has no context.sh", Some("give the machine a context: CONTEXT=[...]")));
+        return Err(CommandError::failed(
+            "the disc has no context.sh",
+            Some("give the machine a context: CONTEXT=[...]"),
+        ));
     };
     let mut values = Values::default();
     values.add_context_sh(context);
     let machine = machine(&values, context, files.get("token.txt").map(Vec::as_slice));
     machine.problems.iter().for_each(|problem| remark(&problem.to_string()));
     for file in &machine.files {
-        put(&args.root, file).map_err(|error| Trouble::failed(format!("/{}: {error}", file.path), None))?;
+        put(&args.root, file).map_err(|error| CommandError::failed(format!("/{}: {error}", file.path), None))?;
     }
     if let Some(name) = machine.hostname.filter(|_| args.root == Path::new("/")) {
         let kernel = "/proc/sys/kernel/hostname";
-        fs::write(kernel, name).map_err(|error| Trouble::failed(format!("{kernel}: {error}"), None))?;
+        fs::write(kernel, name).map_err(|error| CommandError::failed(format!("{kernel}: {error}"), None))?;
     }
     Ok(())
 }
 
-/// Drives appear while a machine starts: they are looked at until one has the disc, or the time is over.
+/// Drives appear while a machine starts: polls them until one has the disc, or until the timeout.
 fn search() -> Option<BTreeMap<String, Vec<u8>>> {
     let deadline = Instant::now() + DISC_LIMIT;
     loop {
@@ -79,7 +83,7 @@ fn search() -> Option<BTreeMap<String, Vec<u8>>> {
         if Instant::now() >= deadline {
             return None;
         }
-        sleep(LOOK_EVERY);
+        sleep(POLL_INTERVAL);
     }
 }
 
@@ -91,10 +95,11 @@ fn drives() -> Vec<PathBuf> {
     drives.into_iter().map(|name| Path::new("/dev").join(name)).collect()
 }
 
-fn read(path: &Path) -> Result<Option<BTreeMap<String, Vec<u8>>>, Trouble> {
-    let at = |error: io::Error| Trouble::failed(format!("{}: {error}", path.display()), None);
+fn read(path: &Path) -> Result<Option<BTreeMap<String, Vec<u8>>>, CommandError> {
+    let at = |error: io::Error| CommandError::failed(format!("{}: {error}", path.display()), None);
     let mut opened = fs::File::open(path).map_err(at)?;
-    disc::read(&mut opened).map_err(|error| Trouble::failed(format!("{}: {}", path.display(), explain(&error)), None))
+    disc::read(&mut opened)
+        .map_err(|error| CommandError::failed(format!("{}: {}", path.display(), explain(&error)), None))
 }
 
 /// Whole or not at all.

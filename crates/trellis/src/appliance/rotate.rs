@@ -1,4 +1,4 @@
-//! `trellis appliance rotate-ca`: another authority for the certificates of a SuperLink, in two steps, while runs go on.
+//! `trellis appliance rotate-ca`: replaces the authority of a SuperLink's certificates in two steps, while runs continue.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -12,22 +12,22 @@ use trellis_clock::now_unix;
 use trellis_pki::Authority;
 use trellis_pki::authority::Step;
 use trellis_pki::rotation::State;
+use trellis_terminal::{print, remark};
 
 use super::WhereArgs;
-use crate::remote::{print, remark};
 
 const LIMIT_S: u64 = 120;
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 const CERTIFICATE_ENDS: &str = "-----END CERTIFICATE-----\n";
 
 /// Replace the authority of this SuperLink's certificates: once to begin, again with --finish
 ///
-/// The first step publishes a new authority beside the old one (FL_CA_CERT). When every node has it - those of the service
+/// The first step publishes a new authority beside the old one (FL_CA_CERT). When every node has it - nodes of the service
 /// within a minute; others get it from their operators - the second step lets the new one sign, waits until the SuperLink
-/// serves with it, and withdraws the old one. Runs go on all the time. Each step may be repeated.
+/// serves with it, and withdraws the old one. Runs continue. Each step is idempotent.
 ///
-/// Exit codes: 0 the step is made; 1 it is not, and nothing is lost by trying again.
+/// Exit codes: 0 the step succeeded; 1 it failed, and can be repeated.
 #[derive(Debug, Args)]
 pub struct RotateArgs {
     #[command(flatten)]
@@ -59,8 +59,7 @@ pub fn run(args: &RotateArgs) -> ExitCode {
 }
 
 fn open(place: &Place) -> Result<Authority, String> {
-    let advice =
-        "there is one in the VM of a SuperLink that makes its own certificates, once it was started; run it as root";
+    let advice = "an authority exists in the VM of a SuperLink that issues its own certificates, after its first start; run this as root";
     Authority::open(&place.authority()).map_err(|error| format!("{error}\n  to do: {advice}"))
 }
 
@@ -81,7 +80,7 @@ fn finish(place: &Place, limit: Duration) -> Result<&'static str, String> {
     Ok("The new authority alone is trusted.\n")
 }
 
-/// Until who trusts the new authority only is served: the agent issues, and the SuperLink takes it up.
+/// Waits until clients that trust only the new authority can connect: the agent issues, the SuperLink reloads.
 fn await_served(place: &Place, authority: &Authority, limit: Duration) -> Result<(), String> {
     let failed = |error: &dyn std::error::Error| error.to_string();
     let bundle = authority.trust_bundle().map_err(|error| failed(&error))?;
@@ -97,7 +96,7 @@ fn await_served(place: &Place, authority: &Authority, limit: Duration) -> Result
             Target { host, port, security, token: None }
         });
         let why = match target {
-            None => "the agent does not say where the SuperLink is: is it running?".to_owned(),
+            None => "the agent does not report the address of the SuperLink: is it running?".to_owned(),
             Some(target) => {
                 let shaken = runtime.block_on(async { tokio::time::timeout(HANDSHAKE, handshake(&target)).await });
                 match shaken {
@@ -109,15 +108,15 @@ fn await_served(place: &Place, authority: &Authority, limit: Duration) -> Result
         };
         if began.elapsed() >= limit {
             let advice =
-                "look at `trellis appliance status`, then say it again; both authorities are trusted until then";
+                "check `trellis appliance status`, then repeat this command; both authorities are trusted until then";
             return Err(format!("the SuperLink does not serve with the new authority yet: {why}\n  to do: {advice}"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 fn endpoint(place: &Place) -> Option<(String, u16)> {
-    let told = Status::read(&place.status()).ok()?.endpoint?;
-    let (host, port) = told.rsplit_once(':')?;
+    let endpoint = Status::read(&place.status()).ok()?.endpoint?;
+    let (host, port) = endpoint.rsplit_once(':')?;
     Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
 }

@@ -1,4 +1,4 @@
-//! The stages of a boot, and the agent: `configure`, `bootstrap`, `agent`, `run`. What they decide is decided elsewhere.
+//! The stages of a boot, and the agent: `configure`, `bootstrap`, `agent`, `run`. Wiring only.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use trellis_appliance::agent::{Agent, Resolve, check};
 use trellis_appliance::disk;
+use trellis_appliance::failure::{Code, Failure};
 use trellis_appliance::settings::Settings;
 use trellis_appliance::status::Status;
 use trellis_appliance::supervisor::systemctl;
-use trellis_appliance::trouble::{Code, Trouble};
 use trellis_clock::now_s;
+use trellis_logging::{LogFormat, LogSettings};
+use trellis_terminal::remark;
 
 use super::{SupervisorKind, WhereArgs};
-use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::StopSignals;
-use crate::remote::remark;
 
-/// Below what OneFlow and marketplace tests wait, so that the reason is told before they give up.
+/// Shorter than the timeouts of OneFlow and marketplace tests, so that the reason is reported first.
 const LIMIT_S: u64 = 570;
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const AGENT: &str = "trellis-agent.service";
 
 /// Check the context, and everything that is known before anything starts; exit code 1 with all that is wrong
@@ -28,7 +28,7 @@ const AGENT: &str = "trellis-agent.service";
 pub struct ConfigureArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// As one-apps says it when the context has changed
+    /// The wording of one-apps for a changed context
     #[arg(hide = true)]
     reconfigure: Option<String>,
 }
@@ -43,24 +43,24 @@ pub struct BootstrapArgs {
     limit: u64,
 }
 
-/// Be the resident agent: keep the programs as the context says, and tell the truth about them
+/// Run the agent: keep the programs in the state that the context describes, and report it
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// Who keeps the programs running
+    /// Supervisor of the programs
     #[arg(long, value_name = "WHO", value_enum, default_value_t = SupervisorKind::Auto)]
     supervisor: SupervisorKind,
 }
 
-/// Do all of it in one process that keeps the programs itself: for containers, edge machines and tests
+/// Run all stages in one process that supervises the programs itself: for containers, edge machines and tests
 ///
-/// Exit code 1, with the reason, where it does not work in time; it does not end by itself after that.
+/// Exit code 1, with the reason, if it is not ready in time; it continues after that.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// Who keeps the programs running
+    /// Supervisor of the programs
     #[arg(long, value_name = "WHO", value_enum, default_value_t = SupervisorKind::Direct)]
     supervisor: SupervisorKind,
     /// Seconds until it must work for the first time
@@ -78,7 +78,7 @@ pub fn configure(args: &ConfigureArgs) -> ExitCode {
     concluded("configure", checked.map(drop))
 }
 
-/// What one-apps shows to who logs in: no secrets.
+/// The message of one-apps at login, without secrets.
 fn report(settings: &Settings) {
     let Some(path) = std::env::var_os("ONE_SERVICE_REPORT") else { return };
     let role = settings.role().name();
@@ -96,30 +96,30 @@ pub fn bootstrap(args: &BootstrapArgs) -> ExitCode {
         "bootstrap",
         in_runtime(async move {
             let since = now_s();
-            let failed = |why: String| Trouble::new(Code::StartFailed, why);
-            // One that runs looks at the context by itself.
+            let failed = |why: String| Failure::new(Code::StartFailed, why);
+            // A running agent reloads the context itself.
             systemctl(&["start", AGENT]).await.map_err(failed)?;
             await_ready(&place.status(), since, limit).await
         }),
     )
 }
 
-/// Waits for the agent's word about a look at the context that began after `since`.
-async fn await_ready(path: &Path, since: f64, limit: Duration) -> Result<(), Trouble> {
+/// Waits for the agent's report on a reconcile that began after `since`.
+async fn await_ready(path: &Path, since: f64, limit: Duration) -> Result<(), Failure> {
     let began = Instant::now();
     loop {
-        let status = Status::read(path).ok().filter(|status| status.looked_at >= since);
+        let status = Status::read(path).ok().filter(|status| status.observed_at >= since);
         let over = began.elapsed() >= limit;
         match status {
-            Some(status) if status.ready && status.trouble.is_none() => return Ok(()),
-            // What waits for a round to end is no reason to hold up the boot.
+            Some(status) if status.ready && status.failure.is_none() => return Ok(()),
+            // Waiting for the end of a round must not delay the boot.
             Some(status) if status.waiting => return Ok(()),
-            Some(Status { trouble: Some(trouble), .. }) if trouble.code.entry().is_final || over => {
-                return Err(trouble);
+            Some(Status { failure: Some(failure), .. }) if failure.code.entry().is_final || over => {
+                return Err(failure);
             }
-            Some(status) if over => return Err(Trouble::new(Code::HealthCheckTimeout, status.doing)),
-            None if over => return Err(Trouble::new(Code::StartFailed, "the agent says nothing")),
-            _ => tokio::time::sleep(LOOK).await,
+            Some(status) if over => return Err(Failure::new(Code::HealthCheckTimeout, status.doing)),
+            None if over => return Err(Failure::new(Code::StartFailed, "the agent does not report a status")),
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -135,11 +135,11 @@ pub fn run(args: &RunArgs) -> ExitCode {
 fn live(stage: &str, place: &WhereArgs, supervisor: SupervisorKind, resolve: Resolve) -> ExitCode {
     let level = std::env::var("TRELLIS_LOG_LEVEL").unwrap_or_else(|_| "info".to_owned());
     let log = LogSettings { format: LogFormat::Text, level, file: None };
-    if let Err(error) = logging::start("appliance", &log) {
+    if let Err(error) = trellis_logging::start("appliance", &log, None) {
         remark(&format!("trellis appliance {stage}: the log cannot be written: {error}"));
     }
     let lived = in_runtime(async {
-        let failed = |error: std::io::Error| Trouble::new(Code::PreflightFailed, error.to_string());
+        let failed = |error: std::io::Error| Failure::new(Code::PreflightFailed, error.to_string());
         let stop = StopSignals::listen().map_err(failed)?;
         let place_ = place.place();
         let sources = place.sources(&place_);
@@ -150,17 +150,17 @@ fn live(stage: &str, place: &WhereArgs, supervisor: SupervisorKind, resolve: Res
 }
 
 /// On this thread alone: programs are tied to the thread that started them.
-fn in_runtime<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Trouble::new(Code::PreflightFailed, error.to_string()))?;
+    let runtime = runtime.map_err(|error| Failure::new(Code::PreflightFailed, error.to_string()))?;
     runtime.block_on(work)
 }
 
-fn concluded(stage: &str, outcome: Result<(), Trouble>) -> ExitCode {
+fn concluded(stage: &str, outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => {
-            remark(&format!("trellis appliance {stage}: {trouble}"));
+        Err(failure) => {
+            remark(&format!("trellis appliance {stage}: {failure}"));
             ExitCode::FAILURE
         }
     }

@@ -1,17 +1,17 @@
-//! `trellis appliance status`: what the agent of this machine says of itself.
+//! `trellis appliance status`: the status that the agent of this machine reports.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use trellis_appliance::status::Status;
+use trellis_terminal::{Format, OutputArgs, clean, print, print_as, remark};
 
 use super::WhereArgs;
-use crate::remote::{Format, OutputArgs, clean, print, print_as, remark};
 
 const NOT_RUNNING: u8 = 1;
 const NOT_READY: u8 = 3;
 
-/// Show how the appliance on this machine is, and what is wrong
+/// Show the status of the appliance on this machine, and its problems
 ///
 /// Exit codes: 0 it is ready; 1 no agent runs; 3 it is not ready.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub fn run(args: &StatusArgs) -> ExitCode {
         Ok(status) => status,
         Err(error) => {
             let advice = "start it: systemctl start trellis-agent, or `trellis appliance run`";
-            remark(&format!("trellis appliance status: no agent says how it is: {error}\n  to do: {advice}"));
+            remark(&format!("trellis appliance status: no agent reports a status: {error}\n  to do: {advice}"));
             return ExitCode::from(NOT_RUNNING);
         }
     };
@@ -52,8 +52,8 @@ fn table(status: &Status) -> String {
     if status.waiting {
         lines.push(("Waiting", "a change waits until no round is at work".to_owned()));
     }
-    if let Some(trouble) = &status.trouble {
-        lines.push(("Trouble", trouble.to_string()));
+    if let Some(failure) = &status.failure {
+        lines.push(("Failure", failure.to_string()));
     }
     lines.iter().map(|(title, text)| format!("{title:<12}{}\n", clean(text))).collect()
 }

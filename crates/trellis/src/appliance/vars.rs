@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use trellis_appliance::settings::Role;
 use trellis_appliance::shell::{appliance_sh, user_input};
 use trellis_appliance::variables::{Status, VARIABLES, Variable};
+use trellis_terminal::{print, print_json};
 
 use super::RoleName;
-use crate::remote::{print, print_json};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -17,11 +17,11 @@ Examples:
   trellis appliance vars --role superlink -o shell > appliance.sh
 ";
 
-/// List the variables of the appliances: what each may be, its default, and what it does
+/// List the variables of the appliances: values, default and effect of each
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct VarsArgs {
-    /// Only those of this role; shell needs one
+    /// Only variables of this role; required by shell
     #[arg(long, value_enum, required_if_eq("output", "shell"))]
     role: Option<RoleName>,
     /// How to show them

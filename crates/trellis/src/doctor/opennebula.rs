@@ -4,13 +4,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use trellis_doctor::{Check, Report};
 use trellis_driver_one::{Finding, Fitness, KIND, examine};
 use trellis_spec::{Federation, SiteConfig};
+use trellis_terminal::OutputArgs;
 
-use super::Report;
-use super::check::Check;
 use crate::documents::{self, DocumentArgs};
-use crate::remote::{self, OutputArgs, Trouble, colours, print};
+use crate::remote::CommandError;
 
 const CALLED: &str = "trellis doctor opennebula";
 
@@ -19,9 +19,9 @@ Examples:
   trellis doctor opennebula -f federation.yaml
   trellis doctor opennebula -f federation.yaml --site lab --onegate http://10.0.0.1:5030
 
-Looks at endpoint, user, OneFlow, quotas, network, images, datastore and OneGate of each OpenNebula site, with the user of
+Checks endpoint, user, OneFlow, quotas, network, images, datastore and OneGate of each OpenNebula site, with the user of
 the site. Run it where the control plane runs. It changes nothing.
-Exit codes: 0 all is well, or there are warnings; 1 there are problems; 2 mistakes in the documents.
+Exit codes: 0 no problems, perhaps warnings; 1 there are problems; 2 mistakes in the documents.
 ";
 
 /// Check the OpenNebula sites of federation documents: endpoint, rights, quotas, networks, images, OneGate
@@ -44,13 +44,12 @@ pub struct OpenNebulaArgs {
 }
 
 pub fn run(args: &OpenNebulaArgs) -> ExitCode {
-    let mut problems = 0;
-    let told = remote::run(CALLED, async {
+    super::report(CALLED, &args.output, async {
         let federations = documents::read(&args.documents.files)?;
         let sites = sites(&federations, args.site.as_deref());
         if sites.is_empty() {
             let what = "there is no such OpenNebula site in the documents";
-            return Err(Trouble::usage(what, "name a site that has `opennebula`, or leave --site out"));
+            return Err(CommandError::usage(what, "name a site that has `opennebula`, or leave --site out"));
         }
         let mut checks = Vec::new();
         for (name, site) in &sites {
@@ -59,12 +58,8 @@ pub fn run(args: &OpenNebulaArgs) -> ExitCode {
             let about = if sites.len() > 1 { format!("{name}: ") } else { String::new() };
             checks.extend(findings.into_iter().map(|finding| check(finding, &about)));
         }
-        let report = Report::new(checks);
-        problems = report.problems;
-        args.output.print(&report, || print(&report.text(colours())));
-        Ok::<(), Trouble>(())
-    });
-    if problems > 0 { ExitCode::FAILURE } else { told }
+        Ok(Report::new(checks))
+    })
 }
 
 fn sites<'a>(federations: &'a [Federation], wanted: Option<&str>) -> Vec<(&'a str, &'a SiteConfig)> {
@@ -103,8 +98,8 @@ spec:
 ";
 
     #[test]
-    fn only_sites_of_opennebula_are_looked_at() {
-        let read = trellis_spec::read_with_warnings(DOCUMENT, "x.yaml").expect("the document is good");
+    fn only_sites_of_opennebula_are_checked() {
+        let read = trellis_spec::read_with_warnings(DOCUMENT, "x.yaml").expect("a valid document");
         let names = |wanted| sites(&read.federations, wanted).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(names(None), ["zone", "far"]);
         assert_eq!(names(Some("far")), ["far"]);
@@ -112,7 +107,7 @@ spec:
     }
 
     #[test]
-    fn findings_are_told_as_checks_with_what_to_do() {
+    fn findings_become_checks_with_a_fix() {
         let finding = |fitness, fix: Option<&str>| Finding {
             name: "network",
             fitness,
@@ -120,7 +115,7 @@ spec:
             fix: fix.map(str::to_owned),
         };
         assert_eq!(check(finding(Fitness::Good, None), ""), Check::ok("network", "x"));
-        let told = check(finding(Fitness::Bad, Some("do")), "far: ");
-        assert_eq!(told, Check::problem("network", "far: x", "do"));
+        let far = check(finding(Fitness::Bad, Some("do")), "far: ");
+        assert_eq!(far, Check::problem("network", "far: x", "do"));
     }
 }

@@ -8,9 +8,10 @@ use trellis_appliance::shell::appliance_sh;
 use trellis_image::build::{Base, Order, build};
 use trellis_image::metadata;
 use trellis_image::recipe::{Framework, Recipe};
+use trellis_terminal::{Format, OutputArgs, print, remark};
 
-use super::{RoleName, trouble};
-use crate::remote::{Format, OutputArgs, Trouble, print, remark};
+use super::{RoleName, failure};
+use crate::remote::CommandError;
 
 /// The first of January 2026: images of one release are the same bytes on every day.
 const DEFAULT_EPOCH: i64 = 1_767_225_600;
@@ -25,29 +26,29 @@ pub struct BuildArgs {
     /// A node with as little as it needs
     #[arg(long)]
     edge: bool,
-    /// A system to build on in place of Debian's packages: the tar archive of a tree, or a disk (QCOW2, raw)
+    /// A system to build on instead of Debian's packages: the tar archive of a tree, or a disk (QCOW2, raw)
     #[arg(long, value_name = "FILE")]
     base: Option<PathBuf>,
     /// Of Debian
     #[arg(long, default_value = "bookworm")]
     suite: String,
-    /// Where Debian's packages are [default: what debootstrap takes by itself]
+    /// Mirror of Debian's packages [default: that of debootstrap]
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
     #[arg(long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
-    /// Of the disk, like 4G; machines with larger disks use all of theirs
+    /// Size of the disk, like 4G; on larger disks, machines use all space
     #[arg(long, value_parser = bytes)]
     size: Option<u64>,
-    /// The trellis that goes into the image, statically linked; this one if none is given
+    /// The statically linked trellis of the image [default: this program]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     #[arg(long, value_name = "X.Y.Z", default_value = trellis_flower::Release::NEWEST_TEXT)]
     flower_version: String,
-    /// Where packages are kept for the next build; below the output directory if none is given
+    /// Cache of packages for later builds [default: below the output directory]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// OpenNebula's own context package, in place of the reader that is built in
+    /// OpenNebula's own context package, instead of the reader that is built in
     #[arg(long, value_name = "FILE.deb")]
     context_package: Option<PathBuf>,
     /// Address of the directory in which images will be published, for the marketplace entry
@@ -80,12 +81,12 @@ impl From<FrameworkName> for Framework {
     }
 }
 
-pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
+pub fn run(args: &BuildArgs) -> Result<(), CommandError> {
     let program = match &args.program {
-        // A name without a place would be looked for on the path.
+        // A name without a directory would be searched on PATH.
         Some(program) => program.canonicalize().unwrap_or_else(|_| program.clone()),
         None => std::env::current_exe().map_err(|error| {
-            Trouble::failed(format!("this program does not find itself: {error}"), Some("give --program"))
+            CommandError::failed(format!("this program does not find its own file: {error}"), Some("give --program"))
         })?,
     };
     let order = Order {
@@ -110,11 +111,11 @@ pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
         epoch: args.epoch,
         publish_at: args.publish_at.clone(),
     };
-    let built = build(&order, &|what| remark(&format!("{}: {what}", order.recipe))).map_err(|error| trouble(&error))?;
+    let built = build(&order, &|what| remark(&format!("{}: {what}", order.recipe))).map_err(|error| failure(&error))?;
     let service = order.output.join("trellis-federation.yaml");
     let text = metadata::service("trellis-superlink", "trellis-supernode");
     std::fs::write(&service, text)
-        .map_err(|error| Trouble::failed(format!("{} cannot be written: {error}", service.display()), None))?;
+        .map_err(|error| CommandError::failed(format!("{} cannot be written: {error}", service.display()), None))?;
     OutputArgs { format: args.format }.print(&built.contents, || {
         let contents = &built.contents;
         print(&format!("{}\n", built.image.display()));
@@ -123,7 +124,7 @@ pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// By its name: archives of trees are told by theirs, all else is a disk.
+/// By the file name: archives of trees end with theirs, all other files are disks.
 fn base(args: &BuildArgs) -> Base {
     let Some(path) = args.base.clone() else { return Base::Mirror(args.mirror.clone()) };
     match path.file_name().is_some_and(|name| name.to_string_lossy().contains(".tar")) {

@@ -1,14 +1,15 @@
-//! `trellis image recipe`: what an image is made of, for those who make theirs by other means.
+//! `trellis image recipe`: the steps of an image build, for builds with other tools.
 
 use clap::Args;
 use serde_json::json;
 use trellis_image::recipe::{Framework, Recipe};
+use trellis_terminal::{OutputArgs, print};
 
 use super::RoleName;
 use super::build::FrameworkName;
-use crate::remote::{OutputArgs, Trouble, print};
+use crate::remote::CommandError;
 
-/// Say what an image of a role is made of, and build nothing
+/// Show the packages, files and steps of a role's image, without a build
 #[derive(Debug, Args)]
 pub struct RecipeArgs {
     role: RoleName,
@@ -28,7 +29,7 @@ pub struct RecipeArgs {
     output: OutputArgs,
 }
 
-pub fn run(args: &RecipeArgs) -> Result<(), Trouble> {
+pub fn run(args: &RecipeArgs) -> Result<(), CommandError> {
     let recipe = Recipe {
         role: args.role.into(),
         framework: Framework::from(args.framework),
@@ -40,7 +41,7 @@ pub fn run(args: &RecipeArgs) -> Result<(), Trouble> {
     };
     let problems = recipe.objections();
     if !problems.is_empty() {
-        return Err(Trouble::usage(problems.join("\n  "), "ask for a recipe that does not contradict itself"));
+        return Err(CommandError::usage(problems.join("\n  "), "correct the contradicting arguments"));
     }
     let (packages, requirements) = (recipe.packages(), recipe.requirements());
     let lines = |words: &[String]| words.iter().for_each(|word| print(&format!("{word}\n")));
@@ -52,11 +53,11 @@ pub fn run(args: &RecipeArgs) -> Result<(), Trouble> {
     } else {
         let units: Vec<_> = recipe.enabled().iter().map(|enabled| enabled.unit).collect();
         let files: Vec<_> = recipe.files().iter().map(|file| format!("/{}", file.path)).collect();
-        let told = json!({
+        let result = json!({
             "name": recipe.to_string(), "packages": packages, "requirements": requirements, "units": units, "files": files,
             "disk_bytes": recipe.disk_bytes(), "budget_bytes": recipe.budget_bytes(),
         });
-        args.output.print(&told, || {
+        args.output.print(&result, || {
             for (what, words) in [("packages", &packages), ("requirements", &requirements), ("files", &files)] {
                 print(&format!("{what}: {}\n", words.join(" ")));
             }

@@ -12,27 +12,28 @@ use trellis_appliance::context::single_quoted;
 use trellis_appliance::disc;
 use trellis_image::recipe::Role;
 use trellis_image::verify::{Accelerator, Check, Firmware, Trial, Verdict, script, verify};
+use trellis_terminal::{OutputArgs, Tone, clean, colours, explain, painted, print, remark};
 
-use super::{RoleName, trouble};
-use crate::remote::{OutputArgs, Tone, Trouble, clean, colours, explain, painted, print, remark};
+use super::{RoleName, failure};
+use crate::remote::CommandError;
 
-/// Start an image in QEMU with a context, and check what became of it
+/// Start an image in QEMU with a context, and check the result
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
     image: PathBuf,
-    /// What the image is; by its name if this is not given
+    /// Role of the image [default: by its name]
     #[arg(long, value_enum)]
     role: Option<RoleName>,
-    /// Start with UEFI in place of a BIOS
+    /// Start with UEFI instead of a BIOS
     #[arg(long)]
     uefi: bool,
-    /// With the processor's help, where the machine has it
+    /// Use hardware virtualization, if the machine has it
     #[arg(long)]
     kvm: bool,
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
     #[command(flatten)]
-    told: OutputArgs,
+    output: OutputArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,9 +44,9 @@ struct Report<'a> {
     checks: &'a [Check],
 }
 
-pub fn run(args: &VerifyArgs) -> Result<(), Trouble> {
+pub fn run(args: &VerifyArgs) -> Result<(), CommandError> {
     let role = role(args)?;
-    let disc = disc::write(&context(role)).map_err(|error| Trouble::failed(explain(&error), None))?;
+    let disc = disc::write(&context(role)).map_err(|error| CommandError::failed(explain(&error), None))?;
     let trial = Trial {
         image: &args.image,
         role,
@@ -54,7 +55,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Trouble> {
         limit: Duration::from_secs(args.limit),
         disc: &disc,
     };
-    let verdict = verify(&trial).map_err(|error| trouble(&error))?;
+    let verdict = verify(&trial).map_err(|error| failure(&error))?;
     let failed = verdict.checks.iter().filter(|check| !check.passed).count();
     let report = Report {
         image: args.image.display().to_string(),
@@ -62,28 +63,29 @@ pub fn run(args: &VerifyArgs) -> Result<(), Trouble> {
         took_s: verdict.took.as_secs_f64(),
         checks: &verdict.checks,
     };
-    args.told.print(&report, || show(&verdict));
+    args.output.print(&report, || show(&verdict));
     if failed == 0 {
         return Ok(());
     }
     verdict.console.lines().for_each(|line| remark(&clean(line)));
     let what = format!("{failed} of {} checks failed; above is the end of its console", verdict.checks.len());
-    Err(Trouble::failed(what, None))
+    Err(CommandError::failed(what, None))
 }
 
-fn role(args: &VerifyArgs) -> Result<Role, Trouble> {
+fn role(args: &VerifyArgs) -> Result<Role, CommandError> {
     let name = args.image.file_name().unwrap_or_default().to_string_lossy();
     match args.role {
         Some(role) => Ok(role.into()),
         None if name.contains("superlink") => Ok(Role::Superlink),
         None if name.contains("supernode") => Ok(Role::Supernode),
-        None => {
-            Err(Trouble::usage("the image's name does not tell its role", "give --role superlink or --role supernode"))
-        }
+        None => Err(CommandError::usage(
+            "the name of the image does not contain its role",
+            "give --role superlink or --role supernode",
+        )),
     }
 }
 
-/// Of a machine in no cloud: nobody is told, and nobody is found.
+/// A context without a cloud: no reports to OneGate, no discovery.
 fn context(role: Role) -> BTreeMap<String, Vec<u8>> {
     let script = STANDARD.encode(script());
     let mut said = vec![

@@ -1,11 +1,11 @@
-//! Checkpoints that are not on this machine: those of coordinators in VMs and clusters, as their runs report them.
+//! Checkpoints on other machines: those of coordinators in VMs and clusters, as their runs report them.
 
 use serde::Serialize;
 use trellis_api::{Role, Run};
 use trellis_server::copy_command;
 use trellis_spec::Federation;
 
-use crate::remote::Trouble;
+use crate::remote::CommandError;
 use crate::run_source::offline;
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -26,10 +26,10 @@ impl Elsewhere {
     }
 }
 
-/// The newest checkpoint of each run whose id begins so. Read from what the server stores: nothing is called.
-pub fn list(run: Option<&str>) -> Result<Vec<Elsewhere>, Trouble> {
+/// The newest checkpoint of each run whose id has this prefix, from the server's store.
+pub fn list(run: Option<&str>) -> Result<Vec<Elsewhere>, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.map_err(|error| Trouble::failed(format!("the system gives no runtime: {error}"), None))?;
+    let runtime = runtime.map_err(|error| CommandError::failed(format!("no async runtime: {error}"), None))?;
     runtime.block_on(async {
         let platform = offline().await?;
         let mut found = Vec::new();

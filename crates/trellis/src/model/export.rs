@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use trellis_models::{Export, Format};
+use trellis_terminal::size::rounded;
+use trellis_terminal::{OutputArgs, clean, print, remark};
 
-use super::{PlaceArgs, WhichArgs, trouble};
-use crate::remote::{OutputArgs, Trouble, clean, print, remark};
-use crate::settings::size::rounded;
+use super::{PlaceArgs, WhichArgs, failure};
+use crate::remote::CommandError;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -28,7 +29,7 @@ pub struct ExportArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FormatName {
-    /// Read by every framework, and by trellis as a model to begin with
+    /// Readable by every framework, and by trellis as an initial model
     Safetensors,
     /// For numpy.load; bfloat16 becomes float32
     Npz,
@@ -47,10 +48,10 @@ impl From<FormatName> for Format {
 }
 
 impl ExportArgs {
-    pub(super) fn run(&self, which: &WhichArgs, place: &PlaceArgs, output: &OutputArgs) -> Result<(), Trouble> {
+    pub(super) fn run(&self, which: &WhichArgs, place: &PlaceArgs, output: &OutputArgs) -> Result<(), CommandError> {
         let export = self.check()?;
         let loaded = which.open(place)?;
-        let notes = export.write(&loaded.checkpoint.model, &self.out).map_err(trouble)?;
+        let notes = export.write(&loaded.checkpoint.model, &self.out).map_err(failure)?;
         notes.iter().for_each(|note| remark(&format!("note: {}", clean(note))));
         let manifest = &loaded.checkpoint.manifest;
         let bytes = self.out.metadata().map(|metadata| metadata.len()).unwrap_or_default();
@@ -62,23 +63,23 @@ impl ExportArgs {
     }
 
     /// All that is wrong with the arguments.
-    fn check(&self) -> Result<Export, Trouble> {
+    fn check(&self) -> Result<Export, CommandError> {
         let format = self.format.map(Format::from).or_else(|| Format::of(&self.out));
         let out = self.out.display();
-        let mut troubles = Vec::new();
+        let mut failures = Vec::new();
         if format.is_none() {
-            let what = format!("the name {out} does not tell a format");
-            troubles.push(Trouble::usage(what, "give --format safetensors, npz or pytorch"));
+            let what = format!("the file name {out} does not determine a format");
+            failures.push(CommandError::usage(what, "give --format safetensors, npz or pytorch"));
         }
         if self.positional && format.is_some_and(|format| format != Format::Npz) {
-            troubles.push(Trouble::usage("--positional is for npz only", "leave it out, or give --format npz"));
+            failures.push(CommandError::usage("--positional is for npz only", "leave it out, or give --format npz"));
         }
         if !self.force && self.out.symlink_metadata().is_ok() {
-            troubles.push(Trouble::usage(format!("{out} exists"), "name another file, or give --force"));
+            failures.push(CommandError::usage(format!("{out} exists"), "name another file, or give --force"));
         }
-        match (format, troubles.into_iter().reduce(Trouble::and)) {
+        match (format, failures.into_iter().reduce(CommandError::and)) {
             (Some(format), None) => Ok(Export { format, overwrite: self.force, positional: self.positional }),
-            (_, trouble) => Err(trouble.expect("a missing format is one")),
+            (_, failure) => Err(failure.expect("without a format there is a problem")),
         }
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trellis_models::{Entry, Manifest, Metrics};
+use trellis_terminal::size::rounded;
+use trellis_terminal::{Cell, Column, Format, OutputArgs, Table, Tone, clean, explain, moment, remark};
 
 use super::elsewhere::{self, Elsewhere};
 use super::shelf::Shelves;
-use super::{PlaceArgs, trouble};
-use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, Trouble, clean, explain, moment, remark};
-use crate::settings::size::rounded;
+use super::{PlaceArgs, failure};
+use crate::remote::CommandError;
 
 /// How many metrics fit into a line.
 const SHOWN_METRICS: usize = 3;
@@ -18,12 +19,12 @@ const SHOWN_METRICS: usize = 3;
 struct Listing {
     models: String,
     checkpoints: Vec<Line>,
-    /// Those that are not on this machine.
+    /// Checkpoints on other machines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     elsewhere: Vec<Elsewhere>,
 }
 
-/// A checkpoint, as much as its manifest tells.
+/// A checkpoint, as described by its manifest.
 #[derive(Debug, Serialize)]
 struct Line {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -33,12 +34,12 @@ struct Line {
     path: String,
     latest: bool,
     #[serde(flatten)]
-    told: Told,
+    content: Content,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Told {
+enum Content {
     Whole(Box<Summary>),
     Unusable { problem: String },
 }
@@ -51,7 +52,7 @@ struct Summary {
     strategy: String,
     saved_at: f64,
     bytes: u64,
-    /// Those that are numbers.
+    /// The numeric metrics.
     train: Metrics,
     evaluate: Metrics,
 }
@@ -61,14 +62,14 @@ pub(super) fn run(
     federation: Option<&str>,
     place: &PlaceArgs,
     output: &OutputArgs,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     let Shelves { place: models, all: mut shelves } = Shelves::at(place)?;
     if let Some(name) = federation.filter(|name| !name.is_empty()) {
         shelves.retain(|shelf| shelf.federation == name);
     }
     let mut entries = Vec::new();
     for shelf in &shelves {
-        let found = shelf.store.list().map_err(trouble)?;
+        let found = shelf.store.list().map_err(failure)?;
         entries.extend(found.into_iter().map(|entry| (shelf.federation.clone(), entry)));
     }
     if let Some(run) = run {
@@ -80,7 +81,7 @@ pub(super) fn run(
     let listing = Listing { checkpoints: entries.into_iter().map(Line::from).collect(), models, elsewhere };
     output.print(&listing, || match (listing.checkpoints.as_slice(), run) {
         ([], Some(run)) => remark(&format!("No checkpoints of run {run} in {}.", listing.models)),
-        ([], None) => remark(&format!("No checkpoints in {}; --models names another directory.", listing.models)),
+        ([], None) => remark(&format!("No checkpoints in {}; select another directory with --models.", listing.models)),
         (lines, _) => table(lines).print(),
     });
     if output.format == Format::Table {
@@ -89,7 +90,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// By run, the one that saved last at the end; within a run by round.
+/// Sorted by run, the most recently saved run last; within a run by round.
 fn sort_by_age(entries: &mut [(String, Entry)]) {
     let saved_at = |entry: &Entry| entry.manifest.as_ref().map_or(0.0, |manifest| manifest.saved_at);
     let mut newest: BTreeMap<String, f64> = BTreeMap::new();
@@ -105,12 +106,12 @@ fn sort_by_age(entries: &mut [(String, Entry)]) {
 
 impl From<(String, Entry)> for Line {
     fn from((federation, entry): (String, Entry)) -> Line {
-        let told = match entry.manifest {
-            Ok(manifest) => Told::Whole(Box::new(manifest.into())),
-            Err(error) => Told::Unusable { problem: explain(&error) },
+        let content = match entry.manifest {
+            Ok(manifest) => Content::Whole(Box::new(manifest.into())),
+            Err(error) => Content::Unusable { problem: explain(&error) },
         };
         let path = entry.path.display().to_string();
-        Line { federation, run_id: entry.run_id, round: entry.round, path, latest: entry.latest, told }
+        Line { federation, run_id: entry.run_id, round: entry.round, path, latest: entry.latest, content }
     }
 }
 
@@ -130,20 +131,19 @@ impl From<Manifest> for Summary {
 }
 
 fn table(lines: &[Line]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("FEDERATION", true),
-        column("RUN", false),
-        column("ROUND", false),
-        column("STRATEGY", true),
-        column("SAVED", false),
-        column("SIZE", false),
-        column("STATE", false),
-        column("METRICS", true),
+        Column::cut("FEDERATION"),
+        Column::whole("RUN"),
+        Column::whole("ROUND"),
+        Column::cut("STRATEGY"),
+        Column::whole("SAVED"),
+        Column::whole("SIZE"),
+        Column::whole("STATE"),
+        Column::cut("METRICS"),
     ]);
     for line in lines {
-        let cells: Vec<Cell> = match &line.told {
-            Told::Unusable { problem } => vec![
+        let cells: Vec<Cell> = match &line.content {
+            Content::Unusable { problem } => vec![
                 line.federation.as_str().into(),
                 line.run_id.as_str().into(),
                 line.round.to_string().into(),
@@ -153,7 +153,7 @@ fn table(lines: &[Line]) -> Table {
                 Cell::new("damaged", Tone::Bad),
                 problem.as_str().into(),
             ],
-            Told::Whole(summary) => vec![
+            Content::Whole(summary) => vec![
                 line.federation.as_str().into(),
                 line.run_id.as_str().into(),
                 format!("{}/{}", line.round, summary.rounds_planned).into(),
@@ -177,7 +177,7 @@ fn state(latest: bool, is_final: bool) -> Cell {
     }
 }
 
-/// Those of the evaluation, or of the training where there was none.
+/// Metrics of the evaluation, or else of the training.
 fn metrics(summary: &Summary) -> String {
     let metrics = if summary.evaluate.is_empty() { &summary.train } else { &summary.evaluate };
     let shown: Vec<String> =

@@ -1,10 +1,11 @@
 //! `trellis model rm`
 
 use serde::Serialize;
+use trellis_terminal::{Listing, OutputArgs, print};
 
 use super::shelf::Shelves;
-use super::{PlaceArgs, run_and_round, trouble};
-use crate::remote::{Listing, OutputArgs, Trouble, print};
+use super::{PlaceArgs, failure, run_and_round};
+use crate::remote::CommandError;
 
 #[derive(Debug, Serialize)]
 struct Removed {
@@ -13,15 +14,15 @@ struct Removed {
     rounds: Vec<u64>,
 }
 
-pub(super) fn run(which: &[String], place: &PlaceArgs, output: &OutputArgs) -> Result<(), Trouble> {
+pub(super) fn run(which: &[String], place: &PlaceArgs, output: &OutputArgs) -> Result<(), CommandError> {
     // All are found before anything is removed.
     let mut found = Vec::new();
     for which in which {
         let (run, round) = run_and_round(which)?;
         let (shelf, run) = Shelves::at(place)?.find(run)?;
         if let Some(round) = round {
-            // Says which rounds there are.
-            shelf.store.present(&run, round).map_err(trouble)?;
+            // The error lists the rounds.
+            shelf.store.present(&run, round).map_err(failure)?;
         }
         found.push((shelf, run, round));
     }
@@ -31,7 +32,7 @@ pub(super) fn run(which: &[String], place: &PlaceArgs, output: &OutputArgs) -> R
             Some(round) => shelf.store.remove(&run_id, round).map(|()| vec![round]),
             None => shelf.store.remove_run(&run_id),
         };
-        removed.push(Removed { federation: shelf.federation, run_id, rounds: rounds.map_err(trouble)? });
+        removed.push(Removed { federation: shelf.federation, run_id, rounds: rounds.map_err(failure)? });
     }
     output.print(&Listing { items: &removed }, || {
         for Removed { run_id, rounds, .. } in &removed {

@@ -3,10 +3,11 @@
 use serde::Serialize;
 use trellis_models::{Checkpoint, Loaded, Manifest, Metrics, Origin};
 use trellis_strategy::Slot;
+use trellis_terminal::size::rounded;
+use trellis_terminal::{Column, OutputArgs, Table, clean, explain, moment, print};
 
 use super::{PlaceArgs, WhichArgs};
-use crate::remote::{Column, OutputArgs, Table, Trouble, clean, explain, moment, print};
-use crate::settings::size::rounded;
+use crate::remote::CommandError;
 
 #[derive(Debug, Serialize)]
 struct Shown<'a> {
@@ -35,7 +36,7 @@ struct Unusable {
     problem: String,
 }
 
-pub(super) fn run(which: &WhichArgs, place: &PlaceArgs, output: &OutputArgs) -> Result<(), Trouble> {
+pub(super) fn run(which: &WhichArgs, place: &PlaceArgs, output: &OutputArgs) -> Result<(), CommandError> {
     let Loaded { checkpoint, path, skipped } = which.open(place)?;
     let slots = &checkpoint.model.layout.0;
     let shown = Shown {
@@ -46,7 +47,7 @@ pub(super) fn run(which: &WhichArgs, place: &PlaceArgs, output: &OutputArgs) -> 
         arrays: slots.iter().map(Array::from).collect(),
         skipped: skipped
             .iter()
-            .map(|skipped| Unusable { path: skipped.path.display().to_string(), problem: explain(&skipped.why) })
+            .map(|skipped| Unusable { path: skipped.path.display().to_string(), problem: explain(&skipped.error) })
             .collect(),
     };
     output.print(&shown, || {
@@ -110,19 +111,18 @@ fn metrics(metrics: &Metrics) -> String {
     if shown.is_empty() { "-".to_owned() } else { shown.join(", ") }
 }
 
-/// What the strategy goes on with.
+/// State with which the strategy can resume.
 fn remembered(checkpoint: &Checkpoint) -> String {
     let state = &checkpoint.state;
     let models = state.models.keys().cloned();
     let numbers = state.numbers.iter().map(|(name, number)| format!("{name} {number}"));
     let all: Vec<String> = models.chain(numbers).collect();
-    if all.is_empty() { "nothing but the model".to_owned() } else { all.join(", ") }
+    if all.is_empty() { "only the model".to_owned() } else { all.join(", ") }
 }
 
 fn table(arrays: &[Array<'_>]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table =
-        Table::new([column("ARRAY", true), column("TYPE", false), column("SHAPE", false), column("BYTES", false)]);
+        Table::new([Column::cut("ARRAY"), Column::whole("TYPE"), Column::whole("SHAPE"), Column::whole("BYTES")]);
     for array in arrays {
         let shape: Vec<String> = array.shape.iter().map(usize::to_string).collect();
         let shape = if shape.is_empty() { "scalar".to_owned() } else { shape.join(" x ") };

@@ -1,22 +1,23 @@
-//! `trellis node drain`: keeps a node of a federation from new work.
+//! `trellis node drain`: stops assigning work to a node of a federation.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use trellis_terminal::{OutputArgs, clean, print};
 
-use crate::remote::{self, OfFederationArgs, OutputArgs, Trouble, clean, print};
+use crate::remote::{self, CommandError, OfFederationArgs};
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis node drain clinic-3                    a node of a pool: the document says so from then on
-  trellis node drain ward-7 --federation lab     one that joined from elsewhere
-  trellis node drain ward-7 --end                it takes work again
+  trellis node drain clinic-3                    a node of a pool; changes the document
+  trellis node drain ward-7 --federation lab     a joined node
+  trellis node drain ward-7 --end                assign work again
 
-The node finishes its work. Runs go on without it. Exit codes: 0 it was taken; 1 there is no such node, or it was refused.
+The node finishes its work. Runs continue without it. Exit codes: 0 accepted; 1 there is no such node, or it was refused.
 ";
 
-/// Keep a node from new work, or let it take work again
+/// Stop assigning work to a node, or resume
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DrainArgs {
@@ -35,9 +36,9 @@ pub fn run(args: &DrainArgs) -> ExitCode {
     remote::run("trellis node drain", async {
         let (client, name) = args.place.find().await?;
         client.drain(&name, &args.node, !args.end).await?;
-        let what = if args.end { "takes work again" } else { "finishes its work and takes no new one" };
-        let told = json!({"federation": name, "node": args.node, "drained": !args.end});
-        args.output.print(&told, || print(&format!("{} {what}\n", clean(&args.node))));
-        Ok::<_, Trouble>(())
+        let what = if args.end { "takes work again" } else { "finishes its work and gets no more" };
+        let result = json!({"federation": name, "node": args.node, "drained": !args.end});
+        args.output.print(&result, || print(&format!("{} {what}\n", clean(&args.node))));
+        Ok::<_, CommandError>(())
     })
 }

@@ -1,4 +1,4 @@
-//! `trellis node join`: a node makes its key, and becomes known to a SuperLink by it.
+//! `trellis node join`: creates the key of a node and registers it at a SuperLink.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use trellis_client::Error;
+use trellis_terminal::{Format, OutputArgs, explain, print, print_as, remark};
 use trellis_wire::call::Join;
 use trellis_wire::token::Token;
 
 use super::key::{key_at, machine_name};
-use crate::remote::{self, ConnectionArgs, Format, OutputArgs, Trouble, explain, print, print_as, remark, token_from};
+use crate::remote::{self, CommandError, ConnectionArgs, token_from};
 
 const TOKEN_VARIABLE: &str = "TRELLIS_JOIN_TOKEN";
 
@@ -25,17 +26,17 @@ Then start the node. Flower 1.40 and later use the same port, earlier ones that 
   flower-supernode --superlink link.example.org:9092 --root-certificates ca.crt \\
       --auth-supernode-private-key node.key
 
-The private key stays on this machine. The id of the node is printed.
+The private key stays on this machine. Prints the id of the node.
 ";
 
-/// Let this machine join as a node, with a token from `trellis node token`
+/// Register this machine as a node, with a token from `trellis node token`
 ///
-/// If the file of --key does not exist, a key is made there (as by `trellis node key`). Joining again with the same key and
-/// token is no mistake: the node stays the same.
+/// If the file of --key does not exist, a key is created there (as by `trellis node key`). Joining again with the same key
+/// and token has no effect.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct JoinArgs {
-    /// Private key of the node; made if there is none
+    /// Private key of the node; created if missing
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     /// File with the join token, or - for standard input
@@ -43,10 +44,10 @@ pub struct JoinArgs {
     /// Without it, the token itself may be in the environment variable TRELLIS_JOIN_TOKEN.
     #[arg(long, value_name = "FILE", env = "TRELLIS_JOIN_TOKEN_FILE", hide_env_values = true)]
     token_file: Option<PathBuf>,
-    /// What people call the node [default: the name of this machine]
+    /// Display name of the node [default: the name of this machine]
     #[arg(long)]
     name: Option<String>,
-    /// Where it stands
+    /// Location of the node
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     location: String,
     #[command(flatten)]
@@ -67,9 +68,9 @@ pub fn run(args: &JoinArgs) -> ExitCode {
     remote::run("trellis node join", join(args))
 }
 
-async fn join(args: &JoinArgs) -> Result<(), Trouble> {
+async fn join(args: &JoinArgs) -> Result<(), CommandError> {
     let token = join_token(args)?;
-    // The join token is a secret too: it goes out under the same rule as the token of an account, but in the call.
+    // The join token follows the same TLS rule as the token of an account, but travels in the body.
     let superlink = args.connection.superlink(Some(token.clone()))?;
     let name = args.name.clone().unwrap_or_else(machine_name);
     let (key, public_key) = key_at(&args.key, &name)?;
@@ -92,18 +93,18 @@ async fn join(args: &JoinArgs) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn join_token(args: &JoinArgs) -> Result<Token, Trouble> {
+fn join_token(args: &JoinArgs) -> Result<Token, CommandError> {
     token_from(args.token_file.as_deref(), TOKEN_VARIABLE)?.ok_or_else(|| {
-        let what = "there is no join token: neither --token-file nor TRELLIS_JOIN_TOKEN is given";
-        Trouble::usage(what, "an admin makes one with: trellis node token")
+        let what = "there is no join token: neither --token-file nor TRELLIS_JOIN_TOKEN is set";
+        CommandError::usage(what, "an admin creates one with: trellis node token")
     })
 }
 
-/// Who may not join needs another token than who may not call.
-fn refused(error: Error) -> Trouble {
+/// A refused join needs another advice than a refused call.
+fn refused(error: Error) -> CommandError {
     match &error {
         Error::Refused { status: 401 | 403, .. } => {
-            Trouble::failed(explain(&error), Some("ask an admin for a new join token: trellis node token"))
+            CommandError::failed(explain(&error), Some("ask an admin for a new join token: trellis node token"))
         }
         _ => error.into(),
     }

@@ -1,4 +1,4 @@
-//! `trellis node key`: a key for a node, made where the node is. Calls nobody.
+//! `trellis node key`: creates a key for a node on its machine. Makes no call.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,8 +7,9 @@ use clap::Args;
 use serde_json::json;
 use trellis_client::NodeKey;
 use trellis_client::node_key::{FormError, NodeKeyError};
+use trellis_terminal::{OutputArgs, explain, print, remark};
 
-use crate::remote::{self, OutputArgs, Trouble, explain, print, remark};
+use crate::remote::{self, CommandError};
 
 const AFTER_HELP: &str = "\
 Example: a node that is registered with the tools of Flower
@@ -17,14 +18,14 @@ Example: a node that is registered with the tools of Flower
   flower-supernode --auth-supernode-private-key node.key ...
 ";
 
-/// Make a key for a node, without joining
+/// Create a key for a node, without joining
 ///
-/// The private key (P-384, in the form of OpenSSH, mode 0600) goes to FILE, the public key to FILE.pub. A key that is
-/// there is kept, and its public key is written if that is missing. The public key is printed.
+/// Writes the private key (P-384, in the format of OpenSSH, mode 0600) to FILE, the public key to FILE.pub. An existing
+/// key is kept, and a missing public key is written. Prints the public key.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct KeyArgs {
-    /// Where the private key is or shall be
+    /// Path of the private key
     file: PathBuf,
     /// Comment in the files [default: the name of this machine]
     #[arg(long, value_name = "TEXT")]
@@ -45,8 +46,8 @@ pub fn run(args: &KeyArgs) -> ExitCode {
     })
 }
 
-/// The key in `file`, made if there is none, and where its public half is.
-pub fn key_at(file: &Path, comment: &str) -> Result<(NodeKey, PathBuf), Trouble> {
+/// The key in `file`, created if missing, and the path of its public key.
+pub fn key_at(file: &Path, comment: &str) -> Result<(NodeKey, PathBuf), CommandError> {
     let key = match NodeKey::read(file)? {
         Some(key) => key,
         None => {
@@ -59,26 +60,26 @@ pub fn key_at(file: &Path, comment: &str) -> Result<(NodeKey, PathBuf), Trouble>
     Ok((key, public))
 }
 
-/// What this machine calls itself; empty if it does not say.
+/// The host name of this machine; empty if it is unknown.
 pub fn machine_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-impl From<NodeKeyError> for Trouble {
-    fn from(error: NodeKeyError) -> Trouble {
+impl From<NodeKeyError> for CommandError {
+    fn from(error: NodeKeyError) -> CommandError {
         let advice = match &error {
             NodeKeyError::Form { why: FormError::OtherPem, .. } => {
                 Some("ssh-keygen -p -N '' -f FILE writes it in the form of OpenSSH")
             }
             NodeKeyError::Form { why: FormError::Encrypted, .. } => {
-                Some("ssh-keygen -p -f FILE takes the password away")
+                Some("remove the password with ssh-keygen -p -f FILE")
             }
-            NodeKeyError::Form { .. } => Some("give the path of a file that does not exist: then a key is made"),
+            NodeKeyError::Form { .. } => Some("give the path of a file that does not exist, to create a key"),
             NodeKeyError::Exposed { .. } => Some("chmod 600 FILE; if others may have read it, use a new key"),
             NodeKeyError::OtherPublicKey { .. } => Some("remove the public one if the private one is right"),
             NodeKeyError::Unwritable { .. } => Some("give a path in a directory that exists and can be written"),
             NodeKeyError::Unreadable { .. } | NodeKeyError::Generation => None,
         };
-        Trouble::failed(explain(&error), advice)
+        CommandError::failed(explain(&error), advice)
     }
 }

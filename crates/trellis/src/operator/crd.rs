@@ -7,7 +7,7 @@ use serde_json::json;
 use trellis_kube::crd;
 use trellis_spec::yaml;
 
-use crate::remote::{print, print_json};
+use trellis_terminal::{print, print_json};
 
 const AFTER_HELP: &str = "\
 Examples:

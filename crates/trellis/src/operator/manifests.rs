@@ -30,7 +30,7 @@ pub struct ManifestsArgs {
     /// Secret with which the image is pulled; may be repeated
     #[arg(long, value_name = "NAME")]
     image_pull_secret: Vec<String>,
-    /// Keep the federations of this namespace only, with permissions for nothing else; may be repeated
+    /// Watch the federations of this namespace only, with permissions for nothing else; may be repeated
     #[arg(long, value_name = "NAME")]
     watch_namespace: Vec<String>,
     /// Let federations ask for pods with host namespaces, host paths, privileged containers and any service account
@@ -89,7 +89,7 @@ pub fn run(args: &ManifestsArgs) -> ExitCode {
         Format::Yaml => yaml::documents(&all),
         Format::Json => format!("{:#}\n", json!({"apiVersion": "v1", "kind": "List", "items": all})),
     };
-    // A reader that has gone away is no trouble of ours.
+    // A closed pipe is not an error.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }

@@ -1,4 +1,4 @@
-//! `trellis operator run`: from arguments and the surroundings to a running operator. What it does is known to
+//! `trellis operator run`: from arguments and environment to a running operator. Wiring only: the operator is
 //! `trellis_operator`.
 
 use std::net::SocketAddr;
@@ -11,18 +11,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::runtime::Builder;
 use trellis_kube::pod_policy::PodPolicy;
+use trellis_logging::{LogFormat, LogSettings};
 use trellis_operator::Settings;
 use trellis_operator::context::{RESYNC, WORKERS};
 use trellis_operator::lease::LEASE;
 use trellis_operator::reach::Reach;
 
-use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::{StopSignals, hold_no_memory_in_reserve};
 use crate::service;
-use crate::settings::here::complain;
+use crate::settings::system::print_error;
 
 const REFUSED: u8 = 2;
-/// Longer than the API server lets a watch be quiet; a connection that says nothing for so long is dead.
+/// Longer than the longest silence of a watch: a connection without data for this time is dead.
 const READ_LIMIT: Duration = Duration::from_secs(300);
 const NAMESPACE_VARIABLE: &str = "POD_NAMESPACE";
 const NAME_VARIABLE: &str = "POD_NAME";
@@ -30,16 +30,16 @@ const NAME_VARIABLE: &str = "POD_NAME";
 const AFTER_HELP: &str = "\
 Examples:
   trellis operator run                                          with the current context of ~/.kube/config
-  trellis operator run --context test --namespace team-a        only the federations of one namespace
+  trellis operator run --context test --namespace team-a        only federations of one namespace
   trellis operator run --leader-elect --metrics-address 0.0.0.0:8080 --health-address 0.0.0.0:8081
 
-In a pod it uses the pod's service account. `trellis operator manifests` prints all that such an installation needs.
+In a pod it uses the pod's service account. `trellis operator manifests` prints the manifests of an installation.
 
 Exit codes:
-  0 stopped on request; 1 could not go on; 2 refused arguments; 130, 143 stopped by a second signal.
+  0 stopped on request; 1 failed; 2 refused arguments; 130, 143 stopped by a second signal.
 ";
 
-/// Watch the federations of a cluster, and make and keep what they need
+/// Reconcile the federations of a cluster
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct RunArgs {
@@ -51,7 +51,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// Look after the federations of this namespace only; may be repeated [default: all namespaces]
+    /// Reconcile the federations of this namespace only; may be repeated [default: all namespaces]
     #[arg(long, value_name = "NAMESPACE")]
     namespace: Vec<String>,
 
@@ -59,11 +59,11 @@ pub struct RunArgs {
     #[arg(long)]
     leader_elect: bool,
 
-    /// Name of the Lease; operators of one namespace that look after different federations need one each
+    /// Name of the Lease; operators of one namespace for different federations need one each
     #[arg(long, value_name = "NAME", default_value = LEASE)]
     lease_name: String,
 
-    /// Where the Lease is [default: POD_NAMESPACE, else the context's namespace]
+    /// Namespace of the Lease [default: POD_NAMESPACE, else the context's namespace]
     #[arg(long, value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
 
@@ -71,7 +71,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = WORKERS, value_parser = workers)]
     workers: usize,
 
-    /// After so many seconds each federation is looked at again though nothing happened
+    /// Interval in seconds after which each federation is reconciled without a change
     #[arg(long, value_name = "SECONDS", default_value_t = RESYNC.as_secs(), value_parser = clap::value_parser!(u64).range(10..=86_400))]
     resync_seconds: u64,
 
@@ -83,11 +83,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     health_address: Option<SocketAddr>,
 
-    /// Where SuperLinks are for an operator outside of the cluster: lines of `name.namespace.svc:port address:port`
+    /// Addresses of SuperLinks for an operator outside of the cluster: lines of `name.namespace.svc:port address:port`
     #[arg(long, value_name = "FILE")]
     reach: Option<PathBuf>,
 
-    /// Let federations ask for pods with host namespaces, host paths, privileged containers and any service account
+    /// Allow federations with host namespaces, host paths, privileged containers and any service account in their pods
     ///
     /// Without it such a federation is refused, because any user who may write Federations could take over the
     /// machines.
@@ -108,22 +108,22 @@ pub struct RunArgs {
 }
 
 fn workers(text: &str) -> Result<usize, String> {
-    const MOST: usize = 256;
-    let number: usize = text.parse().map_err(|_| "a number is wanted".to_owned())?;
-    if (1..=MOST).contains(&number) { Ok(number) } else { Err(format!("it must be from 1 to {MOST}")) }
+    const MAX: usize = 256;
+    let number: usize = text.parse().map_err(|_| "it must be a number".to_owned())?;
+    if (1..=MAX).contains(&number) { Ok(number) } else { Err(format!("it must be from 1 to {MAX}")) }
 }
 
 pub fn run(args: &RunArgs) -> ExitCode {
-    // A cluster's objects pass through it; what is kept of them is small.
+    // All objects of the cluster pass through the process, which stores few of them.
     hold_no_memory_in_reserve();
     let log = match log_settings(args) {
         Ok(log) => log,
         Err(why) => {
-            complain(&format!("trellis operator run: {why}\n"));
+            print_error(&format!("trellis operator run: {why}\n"));
             return ExitCode::from(REFUSED);
         }
     };
-    service::run("operator", &log, &[], Builder::new_multi_thread(), || operate(args))
+    service::run("operator", &log, None, &[], Builder::new_multi_thread(), || operate(args))
 }
 
 fn log_settings(args: &RunArgs) -> Result<LogSettings, String> {
@@ -132,10 +132,10 @@ fn log_settings(args: &RunArgs) -> Result<LogSettings, String> {
         "json" => LogFormat::Json,
         other => return Err(format!("--log-format: `{other}` is neither `text` nor `json`")),
     };
-    if logging::filter(&args.log_level).is_none() {
+    if trellis_logging::filter(&args.log_level).is_none() {
         let level = &args.log_level;
         return Err(format!(
-            "--log-level: `{level}` is none of error, warn, info, debug, trace, and no list of filters"
+            "--log-level: `{level}` is neither error, warn, info, debug or trace nor a list of filters"
         ));
     }
     Ok(LogSettings { format, level: args.log_level.clone(), file: None })

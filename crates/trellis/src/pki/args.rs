@@ -1,12 +1,12 @@
-//! The flags of `trellis pki`, as declared to clap. Values that can be wrong in several ways stay text: what they must look
-//! like is checked later, so that every problem can be told at once.
+//! The flags of `trellis pki`, as declared to clap. Values with several rules stay text: they are checked later, so that all
+//! problems are reported at once.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use trellis_pki::authority::Step;
 
-use crate::remote::OutputArgs;
+use trellis_terminal::OutputArgs;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -19,21 +19,21 @@ Examples:
         --ssl-keyfile /etc/trellis/tls/server.key --ssl-ca-certfile /etc/trellis/tls/ca.crt
     flower-supernode --root-certificates ca.crt --superlink link.example.org:9092
 
-  Renew from a timer, or stay and renew:
+  Renew from a timer, or keep running and renew:
     trellis pki issue --renew ...
     trellis pki issue --watch ...
 
-  Replace the CA while everything runs; each step says what must be done before the next:
+  Replace the CA without downtime; each step prints the precondition of the next:
     trellis pki rotate --dir /var/lib/trellis-ca --begin
 
 Exit codes:
-  0 done, or nothing to do; 1 the machine failed (disk, permissions); 2 refused, nothing changed.
+  0 done, or no change; 1 the machine failed (disk, permissions); 2 refused, nothing changed.
 ";
 
-/// Make and renew certificates, and say which ones clients shall trust.
+/// Make and renew certificates, and say which authorities clients trust.
 ///
-/// A long-lived authority (CA) in a directory of its own issues short-lived certificates (leaves) to SuperLinks. A SuperLink
-/// takes up a new leaf by itself, without a restart and without dropping a connection.
+/// A long-lived authority (CA) in a separate directory issues short-lived certificates (leaves) to SuperLinks. A SuperLink
+/// reloads a new leaf without a restart and without dropping connections.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct PkiArgs {
@@ -51,7 +51,7 @@ pub enum PkiCommand {
     Show(ShowArgs),
     /// Replace the authority in steps, while everything runs
     Rotate(RotateArgs),
-    /// Print or write the trust bundle for clients, or change what is in it
+    /// Print or write the trust bundle for clients, or change its certificates
     Trust(TrustArgs),
 }
 
@@ -64,11 +64,11 @@ Examples:
 The key of the CA never leaves this directory. Who can read it can make certificates that every
 client trusts.")]
 pub struct InitArgs {
-    /// Where the authority is kept; made with mode 0700
+    /// Directory of the authority; created with mode 0700
     #[arg(long, value_name = "DIR", env = "TRELLIS_PKI_DIR")]
     pub dir: PathBuf,
 
-    /// What the CA is called in its certificate [default: trellis]
+    /// Name of the CA in its certificate [default: trellis]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -92,7 +92,7 @@ Written are server.pem, server.key (mode 0600) and ca.crt, always of one issue: 
 them never finds a certificate with the key of another. Run by root, they get the owner of the
 directory.")]
 pub struct IssueArgs {
-    /// Where the authority is kept
+    /// Directory of the authority
     #[arg(long, value_name = "DIR", env = "TRELLIS_PKI_DIR")]
     pub dir: PathBuf,
 
@@ -108,7 +108,7 @@ pub struct IssueArgs {
     #[arg(long, value_name = "TIME")]
     pub validity: Option<String>,
 
-    /// What it is called in the certificate [default: the first endpoint]
+    /// Name in the certificate [default: the first endpoint]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -120,7 +120,7 @@ pub struct IssueArgs {
     #[arg(long)]
     pub renew: bool,
 
-    /// Stay, look each minute, and renew when it is due
+    /// Keep running, check every minute, and renew when it is due
     #[arg(long)]
     pub watch: bool,
 
@@ -134,7 +134,7 @@ Examples:
   trellis pki show --dir ca
   trellis pki show tls/server.pem ca.crt -o json")]
 pub struct ShowArgs {
-    /// Where the authority is kept
+    /// Directory of the authority
     #[arg(long, value_name = "DIR", env = "TRELLIS_PKI_DIR", required_unless_present = "files")]
     pub dir: Option<PathBuf>,
 
@@ -156,7 +156,7 @@ next.
      issue every SuperLink's certificate anew (a timer or --watch does)
   trellis pki rotate --dir ca --finish    the old CA leaves the bundle, its key is destroyed")]
 pub struct RotateArgs {
-    /// Where the authority is kept
+    /// Directory of the authority
     #[arg(long, value_name = "DIR", env = "TRELLIS_PKI_DIR")]
     pub dir: PathBuf,
 
@@ -189,7 +189,7 @@ pub struct RotateArgs {
 }
 
 impl RotateArgs {
-    /// The step that is asked for; clap has seen to it that there is one at most.
+    /// The requested step; clap ensures that there is at most one.
     pub fn step(&self) -> Option<Step> {
         let flags = [
             (self.begin, Step::Begin),
@@ -214,9 +214,9 @@ pub enum BundleFormat {
 Examples:
   trellis pki trust --dir ca --out ca.crt          for --root-certificates of flower-supernode and flwr
   trellis pki trust --dir ca -o base64             one line, for FL_SSL_CA_CERTFILE and the like
-  trellis pki trust --dir ca --add partner-ca.crt  trust a SuperLink of somebody else too")]
+  trellis pki trust --dir ca --add partner-ca.crt  trust a SuperLink of another organization, too")]
 pub struct TrustArgs {
-    /// Where the authority is kept
+    /// Directory of the authority
     #[arg(long, value_name = "DIR", env = "TRELLIS_PKI_DIR")]
     pub dir: PathBuf,
 

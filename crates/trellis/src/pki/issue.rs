@@ -5,22 +5,22 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use trellis_clock::now_unix;
+use trellis_diagnostic::Diagnostic;
+use trellis_logging::{LogFormat, LogSettings};
 use trellis_pki::authority::{Authority, Issued, LEAF_VALIDITY, Order};
 use trellis_pki::endpoint::Endpoint;
-use trellis_pki::problem::Problem;
 use trellis_pki::renewal::Reason;
 use trellis_pki::{Error, date};
+use trellis_terminal::{Format, print_as};
 
 use super::args::IssueArgs;
 use super::report::{Failure, print_text, warn};
 use super::show::{certificate_json, certificate_text};
 use super::span;
-use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::StopSignals;
-use crate::remote::{Format, print_as};
 
-/// How often --watch looks. A rotation is followed within this time; SIGHUP is faster.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Check interval of --watch. It follows a rotation within this time; SIGHUP is faster.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 pub fn run(args: &IssueArgs) -> Result<(), Failure> {
     let order = order(args)?;
@@ -61,9 +61,9 @@ fn order(args: &IssueArgs) -> Result<Order, Error> {
         match Endpoint::parse(text) {
             Ok(endpoint) => endpoints.push(endpoint),
             Err(why) => {
-                let what = format!("{text:?} is no endpoint: {why}");
+                let what = format!("{text:?} is not an endpoint: {why}");
                 let advice = "write it like link.example.org, 10.0.0.7:9092 or [2001:db8::7]:9092";
-                problems.push(Problem::error("--endpoint", what, advice));
+                problems.push(Diagnostic::error("--endpoint", what, advice));
             }
         }
     }
@@ -77,9 +77,9 @@ fn order(args: &IssueArgs) -> Result<Order, Error> {
     if problems.is_empty() {
         return Ok(order);
     }
-    // What could be read is checked too, so that nothing is left to be told later.
-    problems.extend(order.objections());
-    match Authority::open(&args.dir).and_then(|authority| authority.objections_of_place(&order, now_unix())) {
+    // Also checks the values that could be parsed, so that all problems are reported at once.
+    problems.extend(order.problems());
+    match Authority::open(&args.dir).and_then(|authority| authority.problems_with_destination(&order, now_unix())) {
         Ok(more) | Err(Error::Refused(more)) => problems.extend(more),
         Err(other) => return Err(other),
     }
@@ -87,24 +87,25 @@ fn order(args: &IssueArgs) -> Result<Order, Error> {
 }
 
 fn summary(issued: &Issued) -> String {
-    let told = match (&issued.reason, issued.trust_renewed) {
+    let outcome = match (&issued.reason, issued.trust_renewed) {
         (Some(reason), _) => format!("issued a new certificate: {}\n", reason.words()),
-        (None, true) => "the certificate is good; the trust bundle beside it is new\n".to_owned(),
-        (None, false) => "the certificate is good, nothing was changed\n".to_owned(),
+        (None, true) => "the certificate is unchanged; the trust bundle was renewed\n".to_owned(),
+        (None, false) => "the certificate is unchanged\n".to_owned(),
     };
     let files = &issued.files;
     let flags = [("certfile", &files.certificate), ("keyfile", &files.key), ("ca-certfile", &files.ca)];
     let flags: Vec<String> = flags.iter().map(|(name, path)| format!("--ssl-{name} {}", path.display())).collect();
     let text = certificate_text("leaf", &issued.leaf, now_unix());
-    format!("{told}\n{text}\nfor the SuperLink: {}\n", flags.join(" "))
+    format!("{outcome}\n{text}\nfor the SuperLink: {}\n", flags.join(" "))
 }
 
-/// Issues when it is due, until told to stop. Only what is wrong at the start ends it.
+/// Issues certificates when they are due, until a stop is requested. Only problems at the start end it.
 fn watch(args: &IssueArgs, order: &Order) -> Result<(), Failure> {
     let format = if args.output.format == Format::Json { LogFormat::Json } else { LogFormat::Text };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Machine)?;
     let first = issue(args, order)?;
-    logging::start("pki", &LogSettings { format, level: "info".to_owned(), file: None }).map_err(Failure::Machine)?;
+    trellis_logging::start("pki", &LogSettings { format, level: "info".to_owned(), file: None }, None)
+        .map_err(Failure::Machine)?;
     for warning in &first.warnings {
         tracing::warn!("{warning}");
     }
@@ -118,11 +119,11 @@ fn watch(args: &IssueArgs, order: &Order) -> Result<(), Failure> {
             tokio::select! {
                 () = &mut stop => return Ok(()),
                 _ = hangup.recv() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             match issue(args, order) {
                 Ok(issued) => log(&issued),
-                Err(error) => tracing::error!("not renewed, trying again in a minute: {}", Failure::from(error).line()),
+                Err(error) => tracing::error!("not renewed, retrying in a minute: {}", Failure::from(error).line()),
             }
         }
     })

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use trellis_diagnostic::{Diagnostic, numbered};
 use trellis_pki::Error;
-use trellis_pki::problem::{Problem, Severity};
 
 const BROKEN: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     Pki(Error),
@@ -25,15 +25,15 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// Tells it, and gives the code to exit with.
-    pub fn tell(&self, command: &str) -> ExitCode {
+    /// Prints it, and returns the exit code.
+    pub fn report(&self, command: &str) -> ExitCode {
         match self {
             Failure::Pki(Error::Refused(problems)) => {
-                complain(&refusal(command, problems));
+                print_error(&refusal(command, problems));
                 ExitCode::from(REFUSED)
             }
             other => {
-                complain(&format!("trellis pki {command}: {}\n", other.line()));
+                print_error(&format!("trellis pki {command}: {}\n", other.line()));
                 ExitCode::from(BROKEN)
             }
         }
@@ -56,32 +56,25 @@ impl Failure {
     }
 }
 
-fn refusal(command: &str, problems: &[Problem]) -> String {
+fn refusal(command: &str, problems: &[Diagnostic]) -> String {
     let count = match problems.len() {
         1 => "1 problem".to_owned(),
         many => format!("{many} problems"),
     };
-    let mut text = format!("trellis pki {command}: {count}, nothing was changed\n");
-    for (index, Problem { severity, place, what, advice }) in problems.iter().enumerate() {
-        let number = index + 1;
-        let kind = if *severity == Severity::Warning { "(warning) " } else { "" };
-        // Writing to a String cannot fail.
-        let _ = write!(text, "\n{number:>3}. {kind}{what}\n     where: {place}\n     to do: {advice}\n");
-    }
-    text
+    format!("trellis pki {command}: {count}, nothing was changed\n{}", numbered(problems))
 }
 
-pub fn warn(problems: &[Problem]) {
-    for Problem { place, what, advice, .. } in problems {
-        complain(&format!("warning: {place}: {what}\n         to do: {advice}\n"));
+pub fn warn(problems: &[Diagnostic]) {
+    for Diagnostic { place, what, advice, .. } in problems {
+        print_error(&format!("warning: {place}: {what}\n         to do: {advice}\n"));
     }
 }
 
-/// Prints what was asked for. A reader that has gone away is no trouble of ours.
+/// Prints the result. A closed pipe is not an error.
 pub fn print_text(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
-fn complain(text: &str) {
+fn print_error(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use trellis_clock::now_unix;
+use trellis_diagnostic::Diagnostic;
 use trellis_pki::authority::{Authority, Role, Survey};
-use trellis_pki::problem::Problem;
 use trellis_pki::rotation::State;
 use trellis_pki::span::roughly;
 use trellis_pki::{Certificate, Error, UnixSeconds, date, pem};
+use trellis_terminal::{Format, print_as};
 
 use super::args::ShowArgs;
 use super::report::{Failure, print_text};
-use crate::remote::{Format, print_as};
 
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let now = now_unix();
@@ -64,13 +64,14 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate>, Problem> {
+fn certificates(path: &Path) -> Result<Vec<Certificate>, Diagnostic> {
     let place = path.display().to_string();
-    let text = std::fs::read(path)
-        .map_err(|error| Problem::error(&place, format!("it cannot be read: {error}"), "give a readable PEM file"))?;
-    let ders = pem::certificates(&text).map_err(|error| Problem::error(&place, error.what, error.advice))?;
+    let text = std::fs::read(path).map_err(|error| {
+        Diagnostic::error(&place, format!("it cannot be read: {error}"), "give a readable PEM file")
+    })?;
+    let ders = pem::certificates(&text).map_err(|error| Diagnostic::error(&place, error.what, error.advice))?;
     let read: Result<Vec<Certificate>, String> = ders.iter().map(Certificate::read).collect();
-    read.map_err(|what| Problem::error(&place, what, "copy the file again"))
+    read.map_err(|what| Diagnostic::error(&place, what, "copy the file again"))
 }
 
 fn authority_text(dir: &Path, survey: &Survey, now: UnixSeconds) -> String {
@@ -86,7 +87,7 @@ fn authority_text(dir: &Path, survey: &Survey, now: UnixSeconds) -> String {
     if survey.leaves.is_empty() {
         text += "\nno leaf was issued yet: trellis pki issue\n";
     }
-    for Problem { place, what, advice, .. } in &survey.warnings {
+    for Diagnostic { place, what, advice, .. } in &survey.warnings {
         let _ = write!(text, "\nwarning: {place}: {what}\n         to do: {advice}\n");
     }
     text
@@ -101,7 +102,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-/// Where a rotation stands, and what comes next.
+/// The state of a rotation, and the next steps.
 pub fn rotation_text(state: &State) -> String {
     let stands = match state {
         State::Steady { .. } => "no rotation is under way",

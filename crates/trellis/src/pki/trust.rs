@@ -1,4 +1,4 @@
-//! `trellis pki trust`: the bundle that clients are given.
+//! `trellis pki trust`: the trust bundle of clients.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use trellis_clock::now_unix;
+use trellis_diagnostic::Diagnostic;
 use trellis_pki::authority::Authority;
-use trellis_pki::problem::Problem;
 use trellis_pki::{Certificate, Error, pem, write_public};
 
 use super::args::{BundleFormat, TrustArgs};
@@ -24,7 +24,7 @@ pub fn run(args: &TrustArgs) -> Result<(), Failure> {
     {
         let what = format!("no added CA has the fingerprint {fingerprint}");
         let advice = "trellis pki show lists them; give the whole SHA-256";
-        return Err(Error::Refused(vec![Problem::error("--remove", what, advice)]).into());
+        return Err(Error::Refused(vec![Diagnostic::error("--remove", what, advice)]).into());
     }
     let bundle = authority.trust_bundle()?;
     let text = match args.output {
@@ -42,7 +42,7 @@ pub fn run(args: &TrustArgs) -> Result<(), Failure> {
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(|error| {
         let what = format!("it cannot be read: {error}");
-        Error::Refused(vec![Problem::error(path.display().to_string(), what, "give a readable PEM file")])
+        Error::Refused(vec![Diagnostic::in_file(path, what, "give a readable PEM file")])
     })
 }
 

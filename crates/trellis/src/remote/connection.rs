@@ -1,22 +1,23 @@
-//! How a SuperLink is reached: the flags, and what they mean together.
+//! Flags for the connection to a SuperLink.
 //!
 //! The rule for TLS: a token goes over a connection without TLS only with `--insecure`, and leaves this machine without
-//! TLS only with a second flag. Without a token, a SuperLink on this machine is called without TLS: then there is nothing
-//! to steal, and `trellis superlink --insecure` works with no flags at all.
+//! TLS only with a second flag. Without a token, a SuperLink on this machine is called without TLS: there is no secret to
+//! protect, and `trellis superlink --insecure` works without further flags.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
+use trellis_client::Address;
 use trellis_client::{Security, SuperLink, Target, Trust};
+use trellis_terminal::remark;
 use trellis_wire::token::Token;
 
-use super::federation::{OfFederationArgs, Place};
-use super::output::remark;
+use super::error::CommandError;
+use super::federation::{Destination, OfFederationArgs};
 use super::secret::token_from;
 use super::server::Found;
-use super::trouble::{Trouble, explain};
-use crate::address::{Address, Host};
+use trellis_terminal::explain;
 
 const DEFAULT_SUPERLINK: &str = "127.0.0.1:8000";
 const DEFAULT_PORT: u16 = 8000;
@@ -35,8 +36,8 @@ pub struct ConnectionArgs {
 
     /// Call without TLS
     ///
-    /// Needed where a token is sent without TLS. A SuperLink on this machine is called without TLS by itself as long as
-    /// there is no token and no --root-certificates; all others are called with TLS.
+    /// Required to send a token without TLS. Without a token and --root-certificates, a SuperLink on this machine is
+    /// called without TLS by default; all others are called with TLS.
     #[arg(long, value_name = "BOOL", env = "TRELLIS_INSECURE", hide_env_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     #[arg(value_parser = BoolishValueParser::new(), hide_possible_values = true, hide_default_value = true)]
@@ -44,7 +45,7 @@ pub struct ConnectionArgs {
 
     /// Call without TLS over a network: with --insecure, for a SuperLink that is not on this machine
     ///
-    /// Everybody on the way can read and change what is sent, tokens too.
+    /// All machines on the path can read and change the traffic, including tokens.
     #[arg(long, value_name = "BOOL", env = "TRELLIS_ALLOW_INSECURE_NETWORK", hide_env_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     #[arg(value_parser = BoolishValueParser::new(), hide_possible_values = true, hide_default_value = true)]
@@ -66,7 +67,7 @@ pub struct CallerArgs {
     token_file: Option<PathBuf>,
 }
 
-/// The SuperLink to call: one that is named, or that of a federation of the server.
+/// The SuperLink to call: a named one, or that of a federation of the server.
 #[derive(Debug, Args)]
 pub struct SuperlinkArgs<P: Args = OfFederationArgs> {
     #[command(flatten)]
@@ -75,8 +76,8 @@ pub struct SuperlinkArgs<P: Args = OfFederationArgs> {
     caller: CallerArgs,
 }
 
-impl<P: Args + Place> SuperlinkArgs<P> {
-    pub async fn superlink(&self) -> Result<SuperLink, Trouble> {
+impl<P: Args + Destination> SuperlinkArgs<P> {
+    pub async fn superlink(&self) -> Result<SuperLink, CommandError> {
         match self.place.unless_superlink(self.caller.names_superlink()).await? {
             Some((found, federation)) => self.caller.superlink_of(&found, &federation).await,
             None => self.caller.superlink(),
@@ -85,11 +86,11 @@ impl<P: Args + Place> SuperlinkArgs<P> {
 }
 
 impl CallerArgs {
-    /// The SuperLink of a federation. Its token is on this machine if the server is, and is given otherwise.
-    pub async fn superlink_of(&self, found: &Found, federation: &str) -> Result<SuperLink, Trouble> {
+    /// The SuperLink of a federation. Its token is on this machine if the server is; otherwise a flag names it.
+    pub async fn superlink_of(&self, found: &Found, federation: &str) -> Result<SuperLink, CommandError> {
         let connection = found.client.connection(federation).await?;
         let unusable =
-            |why: String| Trouble::failed(format!("the SuperLink of {federation} cannot be called: {why}"), None);
+            |why: String| CommandError::failed(format!("the SuperLink of {federation} cannot be called: {why}"), None);
         let address = connection.http.as_deref().ok_or_else(|| unusable("it has no HTTP API".to_owned()))?;
         let Address { host, port } = Address::parse(address).map_err(unusable)?;
         let given = token_from(self.token_file.as_deref(), TOKEN_VARIABLE)?;
@@ -103,8 +104,11 @@ impl CallerArgs {
                 Security::Plaintext
             }
             (_, true) => {
-                let what = format!("the SuperLink of {federation} has no TLS, and the token could be read on the way");
-                return Err(Trouble::usage(what, "where the whole network is trusted, add --allow-insecure-network"));
+                let what = format!("the SuperLink of {federation} has no TLS, so the token could be read on the way");
+                return Err(CommandError::usage(
+                    what,
+                    "where the whole network is trusted, add --allow-insecure-network",
+                ));
             }
             (Some(pem), false) => {
                 Security::Tls(Trust::pem(federation, pem.as_bytes()).map_err(|error| unusable(explain(&error)))?)
@@ -119,31 +123,31 @@ impl CallerArgs {
         self.connection.superlink.is_some()
     }
 
-    pub fn superlink(&self) -> Result<SuperLink, Trouble> {
+    pub fn superlink(&self) -> Result<SuperLink, CommandError> {
         if !self.names_superlink() {
             remark(&format!("no federation of a server here: calling the SuperLink at {DEFAULT_SUPERLINK}"));
         }
         match token_from(self.token_file.as_deref(), TOKEN_VARIABLE) {
             Ok(token) => self.connection.superlink(token),
-            Err(trouble) => Err(match self.connection.superlink(None) {
-                Ok(_) => trouble,
-                Err(more) => trouble.and(more),
+            Err(failure) => Err(match self.connection.superlink(None) {
+                Ok(_) => failure,
+                Err(more) => failure.and(more),
             }),
         }
     }
 }
 
 impl ConnectionArgs {
-    /// The SuperLink, called with this token. Nothing is connected yet.
-    pub fn superlink(&self, token: Option<Token>) -> Result<SuperLink, Trouble> {
+    /// The SuperLink, with this token. Does not connect.
+    pub fn superlink(&self, token: Option<Token>) -> Result<SuperLink, CommandError> {
         let address = self.address();
         let security = self.security(address.as_ref().ok(), token.is_some());
         match (address, security) {
             (Ok(Address { host, port }), Ok(security)) => {
                 Ok(SuperLink::new(Target { host: host.to_string(), port, security, token }))
             }
-            (Err(trouble), Err(more)) => Err(trouble.and(more)),
-            (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+            (Err(failure), Err(more)) => Err(failure.and(more)),
+            (Err(failure), _) | (_, Err(failure)) => Err(failure),
         }
     }
 
@@ -151,23 +155,22 @@ impl ConnectionArgs {
         self.superlink.as_deref().unwrap_or(DEFAULT_SUPERLINK)
     }
 
-    fn address(&self) -> Result<Address, Trouble> {
+    fn address(&self) -> Result<Address, CommandError> {
         let text = self.named();
-        let alone = Host::parse(text).map(|host| Address { host, port: DEFAULT_PORT });
-        alone.or_else(|_| Address::parse(text)).map_err(|why| {
+        Address::parse_or_default_port(text, DEFAULT_PORT).map_err(|why| {
             let what = format!("--superlink cannot be {text:?}: {why}");
-            Trouble::usage(what, "give host and port of the HTTP API, as in link.example.org:8000")
+            CommandError::usage(what, "give host and port of the HTTP API, as in link.example.org:8000")
         })
     }
 
-    fn security(&self, address: Option<&Address>, token: bool) -> Result<Security, Trouble> {
+    fn security(&self, address: Option<&Address>, token: bool) -> Result<Security, CommandError> {
         let here = address.is_none_or(|address| address.host.is_loopback());
         match (&self.root_certificates, self.insecure) {
-            (Some(_), true) => Err(Trouble::usage(
+            (Some(_), true) => Err(CommandError::usage(
                 "--insecure contradicts --root-certificates",
                 "keep one of them; --insecure=false overrides the environment variable TRELLIS_INSECURE",
             )),
-            (None, true) if !here && !self.allow_insecure_network => Err(Trouble::usage(
+            (None, true) if !here && !self.allow_insecure_network => Err(CommandError::usage(
                 format!("--insecure: {} is not on this machine, and all could be read on the way", self.named()),
                 "remove --insecure; where the whole network is trusted, add --allow-insecure-network",
             )),
@@ -176,15 +179,15 @@ impl ConnectionArgs {
             (None, false) => system_trust(),
             (Some(path), false) => Trust::bundle(path).map(Security::Tls).map_err(|error| {
                 let advice = "give a PEM file with the certificates of the authorities that you trust";
-                Trouble::usage(format!("--root-certificates: {}", explain(&error)), advice)
+                CommandError::usage(format!("--root-certificates: {}", explain(&error)), advice)
             }),
         }
     }
 }
 
-fn system_trust() -> Result<Security, Trouble> {
+fn system_trust() -> Result<Security, CommandError> {
     let advice = "give some with --root-certificates FILE; if the SuperLink has no TLS on purpose, add --insecure";
-    let untrusting = |error| Trouble::usage(explain(&error), advice);
+    let untrusting = |error| CommandError::usage(explain(&error), advice);
     Trust::system().map(Security::Tls).map_err(untrusting)
 }
 

@@ -1,11 +1,11 @@
-//! The federation that a command is about. Every command takes `--federation` and TRELLIS_FEDERATION; those that have no other
-//! subject take its name by position, too.
+//! The federation of a command. Every command takes `--federation` and TRELLIS_FEDERATION; commands without another subject
+//! also take its name as the first argument.
 
 use clap::Args;
 use trellis_api::Client;
 
-use super::server::{Found, ServerArgs, meant};
-use super::trouble::Trouble;
+use super::error::CommandError;
+use super::server::{Found, ServerArgs, resolve_federation};
 
 const VARIABLE: &str = "TRELLIS_FEDERATION";
 
@@ -21,8 +21,8 @@ impl FederationFlag {
         self.federation.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// The name that stands at the position, or that of the flag.
-    pub fn or_position<'a>(&'a self, position: Option<&'a str>) -> Result<Option<&'a str>, Trouble> {
+    /// The name of the positional argument, or else of the flag.
+    pub fn or_position<'a>(&'a self, position: Option<&'a str>) -> Result<Option<&'a str>, CommandError> {
         chosen(position, self.named(), std::env::var(VARIABLE).ok().as_deref())
     }
 
@@ -44,7 +44,7 @@ pub struct FederationArgs {
     pub server: ServerArgs,
 }
 
-/// By flag, of commands whose position is for something else.
+/// For commands whose positional argument is another subject.
 #[derive(Debug, Args)]
 pub struct OfFederationArgs {
     #[command(flatten)]
@@ -55,41 +55,41 @@ pub struct OfFederationArgs {
 
 impl FederationArgs {
     /// The server, and the federation that is named or the only one.
-    pub async fn found(&self) -> Result<(Found, String), Trouble> {
+    pub async fn found(&self) -> Result<(Found, String), CommandError> {
         let named = self.named()?;
         let found = self.server.found()?;
-        let name = meant(&found.client, named).await?;
+        let name = resolve_federation(&found.client, named).await?;
         Ok((found, name))
     }
 }
 
 impl OfFederationArgs {
-    pub async fn find(&self) -> Result<(Client, String), Trouble> {
+    pub async fn find(&self) -> Result<(Client, String), CommandError> {
         let client = self.server.client()?;
-        let name = meant(&client, self.flag.named()).await?;
+        let name = resolve_federation(&client, self.flag.named()).await?;
         Ok((client, name))
     }
 }
 
-/// Commands that call the SuperLink of a federation, or one that is named.
-pub trait Place {
-    fn named(&self) -> Result<Option<&str>, Trouble>;
+/// Commands that call a named SuperLink or that of a federation.
+pub trait Destination {
+    fn named(&self) -> Result<Option<&str>, CommandError>;
 
     /// A federation or a server is on the command line, or a server in the environment.
     fn is_given(&self) -> bool;
 
     fn server(&self) -> &ServerArgs;
 
-    /// The server and the federation to call, unless a SuperLink is named; `None`: nothing is named, and there is no federation.
-    fn unless_superlink(&self, is_named: bool) -> impl Future<Output = Result<Option<(Found, String)>, Trouble>> {
+    /// The server and the federation to call. `None` if a SuperLink is named, or if nothing is named and no federation exists.
+    fn unless_superlink(&self, is_named: bool) -> impl Future<Output = Result<Option<(Found, String)>, CommandError>> {
         async move {
             let named = self.named()?;
             match (is_named, self.is_given()) {
                 (true, true) => {
-                    let what = "a SuperLink is given, and a federation of a server too";
-                    let advice = "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK, the server by \
-                                  TRELLIS_SERVER)";
-                    Err(Trouble::usage(what, advice))
+                    let what = "both a SuperLink and a federation of a server are named";
+                    let advice =
+                        "leave out one of them (TRELLIS_SUPERLINK may name the SuperLink, TRELLIS_SERVER the server)";
+                    Err(CommandError::usage(what, advice))
                 }
                 (true, false) => Ok(None),
                 (false, given) => {
@@ -98,7 +98,7 @@ pub trait Place {
                     if !given && named.is_none() && found.client.federations().await?.is_empty() {
                         return Ok(None);
                     }
-                    let name = meant(&found.client, named).await?;
+                    let name = resolve_federation(&found.client, named).await?;
                     Ok(Some((found, name)))
                 }
             }
@@ -106,8 +106,8 @@ pub trait Place {
     }
 }
 
-impl Place for FederationArgs {
-    fn named(&self) -> Result<Option<&str>, Trouble> {
+impl Destination for FederationArgs {
+    fn named(&self) -> Result<Option<&str>, CommandError> {
         self.flag.or_position(self.name.as_deref())
     }
 
@@ -120,8 +120,8 @@ impl Place for FederationArgs {
     }
 }
 
-impl Place for OfFederationArgs {
-    fn named(&self) -> Result<Option<&str>, Trouble> {
+impl Destination for OfFederationArgs {
+    fn named(&self) -> Result<Option<&str>, CommandError> {
         Ok(self.flag.named())
     }
 
@@ -139,11 +139,11 @@ fn chosen<'a>(
     position: Option<&'a str>,
     flag: Option<&'a str>,
     variable: Option<&str>,
-) -> Result<Option<&'a str>, Trouble> {
+) -> Result<Option<&'a str>, CommandError> {
     match (position, flag) {
         (Some(position), Some(flag)) if position != flag && variable != Some(flag) => {
             let what = format!("two federations are named: {position} and, by --federation, {flag}");
-            Err(Trouble::usage(what, "name one of them"))
+            Err(CommandError::usage(what, "name one of them"))
         }
         _ => Ok(position.or(flag)),
     }
@@ -160,7 +160,7 @@ mod tests {
             (Some("lab"), None, None, Ok(Some("lab"))),
             (None, Some("lab"), None, Ok(Some("lab"))),
             (Some("lab"), Some("lab"), None, Ok(Some("lab"))),
-            // clap gives the variable's value as that of the flag.
+            // clap reports the variable's value as that of the flag.
             (Some("lab"), Some("ward"), Some("ward"), Ok(Some("lab"))),
             (Some("lab"), Some("ward"), Some("home"), Err(())),
             (Some("lab"), Some("ward"), None, Err(())),

@@ -1,5 +1,5 @@
-//! Tokens in and out. They come from a file, from stdin or from the environment, never from an argument: every user of
-//! the machine sees arguments. New ones are shown once, or put into a file that only their owner reads.
+//! Input and output of tokens. Tokens come from a file, stdin or the environment, never from an argument: every user of the
+//! machine can see arguments. New tokens are printed once, or written to a file that only its owner can read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use trellis_terminal::{Format, print, print_as, remark};
 use trellis_wire::token::Token;
 
-use super::output::{Format, print, print_as, remark};
-use super::trouble::Trouble;
+use super::error::CommandError;
 
-/// A token is far below this; what is longer is some other file.
-const LARGEST_FILE_BYTES: u64 = 64 << 10;
+/// Larger files are not tokens.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 /// In the place of a file: standard input.
 const STDIN: &str = "-";
 
-/// The token in `file`, or else in the environment `variable`. An empty variable is none.
-pub fn token_from(file: Option<&Path>, variable: &str) -> Result<Option<Token>, Trouble> {
+/// The token in `file`, or else in the environment `variable`. An empty variable counts as unset.
+pub fn token_from(file: Option<&Path>, variable: &str) -> Result<Option<Token>, CommandError> {
     let (text, place) = match (file, std::env::var_os(variable)) {
         (Some(file), _) => (read(file)?, file.display().to_string()),
         (None, Some(value)) if !value.is_empty() => (value.to_string_lossy().into_owned(), variable.to_owned()),
@@ -27,19 +27,19 @@ pub fn token_from(file: Option<&Path>, variable: &str) -> Result<Option<Token>, 
     };
     let advice =
         "give what `trellis account add`, `trellis token add` or `trellis node token` printed, and nothing else";
-    let no_token = |why| Trouble::usage(format!("there is no token in {place}: {why}"), advice);
+    let no_token = |why| CommandError::usage(format!("there is no token in {place}: {why}"), advice);
     Token::parse(&text).map(Some).map_err(no_token)
 }
 
-fn read(file: &Path) -> Result<String, Trouble> {
+fn read(file: &Path) -> Result<String, CommandError> {
     let mut text = String::new();
     let outcome = match file.as_os_str() == STDIN {
-        true => io::stdin().take(LARGEST_FILE_BYTES).read_to_string(&mut text),
-        false => File::open(file).and_then(|file| file.take(LARGEST_FILE_BYTES).read_to_string(&mut text)),
+        true => io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text),
+        false => File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)),
     };
     let unreadable = |error| {
         let what = format!("--token-file: {} cannot be read: {error}", file.display());
-        Trouble::usage(what, "give the path of a readable file, or - for standard input")
+        CommandError::usage(what, "give the path of a readable file, or - for standard input")
     };
     outcome.map(|_| text).map_err(unreadable)
 }
@@ -51,42 +51,41 @@ pub struct SaveArgs {
     save: Option<PathBuf>,
 }
 
-/// The place for a token that is about to be made. A file is made before, because a token that could not be kept would
-/// be lost; it goes away again if no token comes.
+/// The destination of a token to be created. Its file is created first, because a token that cannot be saved would be
+/// lost, and removed if no token is created.
 pub struct NewSecret {
     file: Option<(PathBuf, File)>,
-    kept: bool,
+    saved: bool,
 }
 
 impl SaveArgs {
-    pub fn prepare(&self) -> Result<NewSecret, Trouble> {
-        let Some(path) = &self.save else { return Ok(NewSecret { file: None, kept: false }) };
+    pub fn prepare(&self) -> Result<NewSecret, CommandError> {
+        let Some(path) = &self.save else { return Ok(NewSecret { file: None, saved: false }) };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
             let what = format!("--save: {} cannot be created: {error}", path.display());
-            Trouble::usage(what, "give the path of a file that does not exist, in a directory that does")
+            CommandError::usage(what, "give the path of a file that does not exist, in a directory that does")
         })?;
-        Ok(NewSecret { file: Some((path.clone(), file)), kept: false })
+        Ok(NewSecret { file: Some((path.clone(), file)), saved: false })
     }
 }
 
 impl NewSecret {
-    /// Tells of the token that was made, and puts it where it belongs. `made` is for people, `answer` for programs; a token
-    /// that is in a file is not shown to either.
-    pub fn keep(mut self, format: Format, made: &str, token: &str, answer: &impl Serialize) {
-        self.kept = true;
+    /// Prints or saves the new token. `made` is printed for people, `answer` for programs; a saved token is never printed.
+    pub fn save(mut self, format: Format, made: &str, token: &str, answer: &impl Serialize) {
+        self.saved = true;
         let written = self.file.as_mut().map(|(path, file)| {
             let done = file.write_all(format!("{token}\n").as_bytes()).and_then(|()| file.sync_all());
             done.map(|()| path.display().to_string())
                 .map_err(|error| format!("{} cannot be written: {error}", path.display()))
         });
-        // It is told once: better on the screen than nowhere.
+        // The SuperLink does not show the token again: print it instead.
         if let Some(Err(why)) = &written {
             remark(&format!("{why}; so the token is shown."));
         }
         match (format, written) {
             (Format::Json | Format::Yaml, Some(Ok(path))) => print_as(format, &in_file(answer, path)),
             (Format::Json | Format::Yaml, _) => print_as(format, answer),
-            (Format::Table, Some(Ok(path))) => remark(&format!("{made} It is in {path}.")),
+            (Format::Table, Some(Ok(path))) => remark(&format!("{made} It was written to {path}.")),
             (Format::Table, _) => {
                 remark(&format!("{made} It is not shown again:"));
                 print(&format!("{token}\n"));
@@ -107,8 +106,8 @@ fn in_file(answer: &impl Serialize, path: String) -> serde_json::Value {
 
 impl Drop for NewSecret {
     fn drop(&mut self) {
-        if let Some((path, _)) = self.file.as_ref().filter(|_| !self.kept) {
-            // Nothing was written to it.
+        if let Some((path, _)) = self.file.as_ref().filter(|_| !self.saved) {
+            // The file is empty.
             let _ = fs::remove_file(path);
         }
     }

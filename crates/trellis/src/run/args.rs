@@ -1,13 +1,14 @@
-//! The flags of `trellis run`. Those of the training are made from its table of settings, one for each: there is no second
-//! list of them here.
+//! The flags of `trellis run`. Flags of the training are generated from its table of settings.
 
 use std::path::PathBuf;
 
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use trellis_terminal::OutputArgs;
 use trellis_train::settings::{Kind, SETTINGS, Setting};
 
-use crate::remote::{CallerArgs, OfFederationArgs, OutputArgs};
+use crate::remote::{CallerArgs, OfFederationArgs};
+use crate::track::SinkArgs;
 
 /// Nodes of a federation in this process.
 pub const DEFAULT_NODES: usize = 5;
@@ -21,20 +22,24 @@ Examples:
                                                      its ClientApp, aggregated natively
   trellis run ./my-app --federation lab              on a federation of the server, as `trellis up` starts one
   trellis run ./my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
-  trellis run --resume 1234 --rounds 40              go on with what `trellis model ls` shows
+  trellis run --resume 1234 --rounds 40              resume a run of `trellis model ls`
+  trellis run --tensorboard runs --mlflow http://127.0.0.1:5000
   trellis run -o json | jq -r 'select(.event == \"report\") | .evaluate.metrics.eval_acc'
 
-The own ServerApp of a Flower app trains, and makes the first model. A training flag that the app has no key for
+The app's own ServerApp trains, and creates the first model. A training flag that the app has no key for
 (--strategy, --initial-model, --resume, ...) selects native aggregation; --native-server does so without one. The first
 model is then that of --initial-model or --resume, or what a ClientApp answers to query.init or getparameters.
 
-The run goes to the SuperLink of --superlink (TRELLIS_SUPERLINK); or else to a federation of the server: the one of
+The run goes to the SuperLink of --superlink (TRELLIS_SUPERLINK); or else to a federation of the server: that of
 --federation, or the only one that was started with `trellis up` or `trellis apply`. Without either, and with --nodes and
-the like, a federation is made in this process, and ends with the run. Ctrl-C stops the run and waits for its end; a second
-one leaves without waiting. A run on a server or a SuperLink goes on when the connection to it is lost, and when this
-program is ended in another way.
+the like, a federation is started in this process, and ends with the run. Ctrl-C stops the run and waits for its end; a
+second one exits without waiting. A run on a server or a SuperLink continues if the connection is lost, or if this program
+is killed.
 
-With -o json each line is an object: its event is started, report (of a round, or of the end), log or ended.
+With -o json each line is an object: its event is started, report (of a round, or of the end), log, tracked or ended.
+
+--tensorboard and --mlflow track the run elsewhere; `trellis track` does so for a run that is there already. A tracker that is
+down does not delay the run, and what it did not get is told at the end.
 
 Exit codes: 0 completed; 1 failed, or refused; 2 mistakes in the arguments, nothing was sent; 128 and the number of the
 signal (130 for Ctrl-C) stopped.
@@ -44,7 +49,7 @@ signal (130 for Ctrl-C) stopped.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct RunArgs {
-    /// What trains on the nodes: the directory of a Flower app, or native:mlp, native:logistic, native:echo
+    /// The app on the nodes: the directory of a Flower app, or native:mlp, native:logistic, native:echo
     #[arg(value_name = "APP", default_value = "native:mlp")]
     pub app: String,
 
@@ -60,7 +65,7 @@ pub struct RunArgs {
     #[arg(long, visible_alias = "python-serverapp")]
     pub app_server: bool,
 
-    /// Aggregate natively in place of the app's own ServerApp
+    /// Aggregate natively instead of the app's own ServerApp
     #[arg(long, conflicts_with = "app_server")]
     pub native_server: bool,
 
@@ -71,7 +76,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub detach: bool,
 
-    /// Show what would be sent, and send nothing
+    /// Show the run that would be sent, and send nothing
     #[arg(long)]
     pub dry_run: bool,
 
@@ -80,6 +85,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub here: HereArgs,
+
+    #[command(flatten)]
+    pub tracking: SinkArgs,
 
     #[command(flatten)]
     pub training: TrainingArgs,
@@ -99,7 +107,7 @@ pub struct HereArgs {
     #[arg(long, value_name = "DIR")]
     pub models: Option<PathBuf>,
 
-    /// Keep what the SuperLink and the SuperNodes know, in this directory
+    /// Keep the state of the SuperLink and the SuperNodes in this directory
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 
@@ -145,7 +153,7 @@ impl FromArgMatches for PlaceArgs {
     }
 }
 
-/// The settings of the training that were given as flags: flag, key and text.
+/// The settings of the training from flags: flag, key and text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrainingArgs(pub Vec<(String, &'static str, String)>);
 

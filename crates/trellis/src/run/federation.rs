@@ -1,5 +1,5 @@
-//! A federation within this process, for one run: a SuperLink and some SuperNodes that meet on loopback, as they would over
-//! a network. It ends with the run, and leaves nothing behind but what it was told to keep.
+//! A federation within this process, for one run: a SuperLink and SuperNodes that connect over loopback. It ends with the
+//! run, and leaves only the files that the arguments name.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,32 +16,33 @@ use trellis_link::config::{Config as LinkConfig, Isolation};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, Spare, WarmSettings};
 use trellis_node::objects::PulledObjects;
+use trellis_terminal::explain;
 use trellis_wire::call::ListNodes;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 use trellis_wire::token::Token;
 
 use crate::private_dir;
-use crate::remote::{Trouble, explain};
+use crate::remote::CommandError;
 use crate::superlink::StateLocation;
 
 const ANY_PORT: &str = "127.0.0.1:0";
 /// File in the directory of the SuperLink, under the name that the SuperLink uses for a generated token.
 const ADMIN_TOKEN: &str = "admin.token";
-/// Between looks at who is online.
-const GLANCE: Duration = Duration::from_millis(20);
+/// Poll interval of the online nodes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Longer than a run pauses between two rounds.
 const IDLE_APP: Duration = Duration::from_secs(600);
-/// Nobody comes back to a node in this process: it is pinged only so that a broken one is noticed.
+/// Nodes in this process never reconnect: pings only detect broken ones.
 const PING: Duration = Duration::from_secs(60);
 
-/// What is wanted.
+/// The desired federation.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     pub nodes: usize,
-    /// `None`: a directory that is removed afterwards.
+    /// `None`: a temporary directory.
     pub state_dir: Option<PathBuf>,
-    /// Who trains on the nodes.
+    /// The app of the nodes.
     pub apps: ClientApps,
     /// The app brings its own ServerApp, in Python.
     pub python_server_app: bool,
@@ -58,7 +59,7 @@ pub enum ClientApps {
 pub struct Federation {
     pub superlink: SuperLink,
     pub target: Target,
-    /// Where its parts keep their things.
+    /// The directories of its parts.
     pub directory: PathBuf,
     link: JoinHandle<Result<(), ServeError>>,
     nodes: JoinSet<Result<(), trellis_node::Error>>,
@@ -69,26 +70,26 @@ pub struct Federation {
 
 impl Federation {
     /// When this returns the SuperLink serves, and the nodes are on their way to it.
-    pub async fn start(wanted: &Wanted) -> Result<Federation, Trouble> {
+    pub async fn start(wanted: &Wanted) -> Result<Federation, CommandError> {
         let (directory, temporary) = match &wanted.state_dir {
             Some(directory) => {
-                private_dir::claim(directory).map_err(|error| Trouble::failed(error.to_string(), None))?;
+                private_dir::claim(directory).map_err(|error| CommandError::failed(error.to_string(), None))?;
                 (directory.clone(), None)
             }
             None => {
                 let temporary = tempfile::Builder::new().prefix("trellis-run-").tempdir();
                 let temporary = temporary.map_err(|error| {
                     let advice = "make room there, name another place with TMPDIR, or give --state-dir";
-                    Trouble::failed(format!("there is no place for a temporary directory: {error}"), Some(advice))
+                    CommandError::failed(format!("no temporary directory can be created: {error}"), Some(advice))
                 })?;
                 (temporary.path().to_owned(), Some(temporary))
             }
         };
-        let failed = |error: &dyn Error| Trouble::failed(explain(error), None);
+        let failed = |error: &dyn Error| CommandError::failed(explain(error), None);
         let superlink_dir = directory.join("superlink");
         let token = provide_token(&superlink_dir).map_err(|error| {
-            let what = format!("the token of the SuperLink cannot be kept in {}: {error}", superlink_dir.display());
-            Trouble::failed(what, Some("make room there, or give another --state-dir"))
+            let what = format!("the token of the SuperLink cannot be written to {}: {error}", superlink_dir.display());
+            CommandError::failed(what, Some("free some space there, or give another --state-dir"))
         })?;
         let location = match wanted.state_dir {
             Some(_) => StateLocation::Directory { directory: superlink_dir.clone(), database: None },
@@ -114,7 +115,7 @@ impl Federation {
     }
 
     /// Resolves when all nodes are online: a run that began before would train with some of them.
-    pub fn online(&self) -> impl Future<Output = Result<(), Trouble>> + use<> {
+    pub fn online(&self) -> impl Future<Output = Result<(), CommandError>> + use<> {
         let (superlink, wanted) = (self.superlink.clone(), self.nodes.len());
         async move {
             loop {
@@ -123,8 +124,8 @@ impl Federation {
                 if known.iter().filter(|node| node.status == "online").count() >= wanted {
                     return Ok(());
                 }
-                // A list of many nodes takes a while: most of the time is for the nodes.
-                tokio::time::sleep(GLANCE.max(asked.elapsed() * 4)).await;
+                // Listing many nodes takes a while; the nodes need that time more.
+                tokio::time::sleep(POLL_INTERVAL.max(asked.elapsed() * 4)).await;
             }
         }
     }
@@ -158,13 +159,13 @@ impl Federation {
 /// Generates a token for each start. Only this user can read it.
 fn provide_token(directory: &Path) -> io::Result<Token> {
     private::make_directory(directory)?;
-    let token = Token::draw();
+    let token = Token::generate();
     private::replace(&directory.join(ADMIN_TOKEN), token.reveal().as_bytes())?;
     Ok(token)
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // Whoever is gone does not stop us any more: that is the same.
+    // A task that has ended already is stopped, too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
@@ -177,7 +178,7 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         http_address: address(),
         // Other users of this machine can reach the ports, too.
         accounts: true,
-        // This process takes native runs.
+        // This process executes native runs.
         isolation: if wanted.python_server_app { Isolation::Subprocess } else { Isolation::Process },
         python: wanted.python.clone(),
         sandbox: own_apps(),

@@ -1,26 +1,27 @@
-//! Following a run to its end: its reports as they come, or its log; and what Ctrl-C means meanwhile.
+//! Follows a run to its end: prints its reports as they arrive, or its log; handles Ctrl-C.
 //!
-//! The first signal asks the SuperLink to stop the run, and waits for its end; a second one leaves without waiting.
+//! The first signal asks the SuperLink to stop the run, and waits for its end; a second one exits without waiting.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use trellis_client::{Error, SuperLink};
+use trellis_terminal::remark;
 use trellis_wire::call::{RunHistory, Watch};
 use trellis_wire::report::TrainingReport;
 
 use super::show::{Ended, Show};
 use crate::process::StopSignals;
-use crate::remote::{Trouble, remark};
+use crate::remote::CommandError;
 
-/// Between looks at the run, at least. A round of a small model takes a few milliseconds; people read more slowly.
-const PACE: Duration = Duration::from_millis(100);
-/// Between looks at a SuperLink that does not say when there is something to see.
-const GLANCE: Duration = Duration::from_millis(300);
-/// How long a SuperLink is asked to hold the question whether there is something to see.
+/// Minimum time between two polls. A round of a small model takes a few milliseconds; people read more slowly.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Poll interval of a SuperLink that does not notify.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
+/// How long a SuperLink holds a call that waits for changes.
 const HOLD_S: u64 = 25;
-/// How long a SuperLink may be away before it is given up: it may be restarted, and the run goes on.
-const ABSENCE: Duration = Duration::from_secs(600);
+/// The SuperLink may be unreachable for this long: it may be restarting while the run continues.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(600);
 
 /// How following ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,11 +49,11 @@ pub struct Follower<'a> {
     watching: Watching,
 }
 
-/// How we hear of changes.
+/// How changes are detected.
 enum Watching {
-    /// The SuperLink tells, from this moment on; `None`: it has not been asked yet.
+    /// The SuperLink notifies, from this time on; `None` before the first call.
     From(Option<String>),
-    /// It does not know the call.
+    /// The SuperLink does not have the call.
     NotServed,
 }
 
@@ -71,9 +72,9 @@ impl<'a> Follower<'a> {
     }
 
     /// Shows a report for each round.
-    pub async fn reports(mut self, show: &mut Show) -> Result<Followed, Trouble> {
+    pub async fn reports(mut self, show: &mut Show) -> Result<Followed, CommandError> {
         loop {
-            // The state before the reports: those of a finished run are all there.
+            // The status first: if it is final, all reports exist.
             let ended = self.state().await?;
             for report in self.new_reports().await? {
                 show.report(&report);
@@ -88,7 +89,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Shows the log.
-    pub async fn log(mut self, show: &mut Show) -> Result<Followed, Trouble> {
+    pub async fn log(mut self, show: &mut Show) -> Result<Followed, CommandError> {
         loop {
             let ended = self.state().await?;
             let read = read_log(self.superlink, self.run, &mut self.logged_until, show);
@@ -118,36 +119,36 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// How the run ended; `None`: it has not, or nobody can say just now.
-    async fn state(&mut self) -> Result<Option<Ended>, Trouble> {
+    /// How the run ended; `None` while it has not, or if that is unknown.
+    async fn state(&mut self) -> Result<Option<Ended>, CommandError> {
         let asked = self.superlink.list_runs(Some(self.run)).await;
         let Some(runs) = self.forgive(asked)? else { return Ok(None) };
         let status = runs.into_iter().next().and_then(|run| run.status).unwrap_or_default();
         Ok((status.status == "finished").then_some(Ended { status: status.sub_status, details: status.details }))
     }
 
-    async fn new_reports(&mut self) -> Result<Vec<TrainingReport>, Trouble> {
-        // The report at the end has the number of the last round: that round is asked for again.
+    async fn new_reports(&mut self) -> Result<Vec<TrainingReport>, CommandError> {
+        // The final report has the number of the last round, so that round is loaded again.
         let mut after_round = self.shown.last().and_then(|(round, _)| round.checked_sub(1));
         let mut new = Vec::new();
         loop {
             let asked = self.superlink.call(&RunHistory { run_id: self.run.to_string(), after_round }).await;
             let Some(history) = self.forgive(asked)? else { return Ok(new) };
-            // What a newer ServerApp tells and we do not understand is not shown.
+            // Reports of newer ServerApps that cannot be parsed are not shown.
             let reports = history.reports.iter().filter_map(|report| serde_json::from_str(report.get()).ok());
             let reports: Vec<TrainingReport> = reports.collect();
             after_round = reports.last().map(|report| report.round);
             new.extend(reports.into_iter().filter(|report| self.shown.insert((report.round, report.kind.clone()))));
             if !history.more || after_round.is_none() {
-                // What is said at the end comes after what is said of its round.
+                // The final report follows that of its round.
                 new.sort_by_key(|report: &TrainingReport| (report.round, report.kind != "round"));
                 return Ok(new);
             }
         }
     }
 
-    /// Takes trouble that may pass, for a while.
-    fn forgive<T>(&mut self, asked: Result<T, Error>) -> Result<Option<T>, Trouble> {
+    /// Tolerates transient errors for a while.
+    fn forgive<T>(&mut self, asked: Result<T, Error>) -> Result<Option<T>, CommandError> {
         match asked {
             Ok(answer) => {
                 self.away = None;
@@ -155,12 +156,10 @@ impl<'a> Follower<'a> {
             }
             Err(error) if error.may_pass() => {
                 let since = *self.away.get_or_insert_with(|| {
-                    remark(&format!(
-                        "the SuperLink does not answer ({error}); the run goes on, and so does the waiting"
-                    ));
+                    remark(&format!("the SuperLink does not answer ({error}); the run continues, still waiting"));
                     Instant::now()
                 });
-                if since.elapsed() < ABSENCE { Ok(None) } else { Err(error.into()) }
+                if since.elapsed() < OUTAGE_LIMIT { Ok(None) } else { Err(error.into()) }
             }
             Err(error) => Err(error.into()),
         }
@@ -178,7 +177,7 @@ impl<'a> Follower<'a> {
 
 /// Waits for a change of the run, or for as long as one may wait without knowing.
 async fn change(superlink: &SuperLink, run: &str, watching: &mut Watching) {
-    tokio::time::sleep(PACE).await;
+    tokio::time::sleep(MIN_POLL_INTERVAL).await;
     while let Watching::From(after) = watching {
         match superlink.call(&Watch { after: after.clone(), wait_s: Some(HOLD_S) }).await {
             Ok(changed) => {
@@ -188,14 +187,14 @@ async fn change(superlink: &SuperLink, run: &str, watching: &mut Watching) {
                 }
             }
             Err(error) if error.is_unknown_call() => *watching = Watching::NotServed,
-            // The look that follows says what is wrong.
+            // The next poll reports the error.
             Err(_) => break,
         }
     }
-    tokio::time::sleep(GLANCE).await;
+    tokio::time::sleep(POLL_INTERVAL).await;
 }
 
-/// Shows what is new in the log, until it ends.
+/// Prints new lines of the log until its end.
 async fn read_log(superlink: &SuperLink, run: u64, until: &mut f64, show: &mut Show) -> Result<(), Error> {
     let mut log = superlink.stream_logs(run, *until).await?;
     while let Some(part) = log.next().await? {
@@ -205,7 +204,7 @@ async fn read_log(superlink: &SuperLink, run: u64, until: &mut f64, show: &mut S
     Ok(())
 }
 
-/// Stops the run, or leaves it when that was asked for before.
+/// Stops the run, or exits if that was requested before.
 async fn stop(
     superlink: &SuperLink,
     run: u64,
@@ -216,7 +215,7 @@ async fn stop(
         return Some(Followed::Left(number));
     }
     remark(&format!("{name}: stopping run {run}; once more leaves it to the SuperLink"));
-    // One that ended meanwhile cannot be stopped; the next look at it says how it ended.
+    // A run that has ended cannot be stopped; the next poll reports how it ended.
     if let Err(error) = superlink.stop_run(run).await {
         remark(&format!("it was not stopped: {error}"));
     }

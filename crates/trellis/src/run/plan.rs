@@ -1,16 +1,15 @@
-//! From the arguments of `trellis run` to what is sent. What that is, is decided in `trellis_train::submit`.
+//! From the arguments of `trellis run` to a request, which `trellis_train::submit` prepares.
 
 use std::path::Path;
 
-use trellis_train::settings::Problem;
-use trellis_train::submit::{Given, NATIVE, Place, Request, ServerAppChoice, Source, Submission, prepare};
+use trellis_train::submit::{Given, Location, NATIVE, Request, ServerAppChoice, Source, Submission, prepare};
 
 use super::args::RunArgs;
 use super::federation::ClientApps;
-use crate::remote::Trouble;
+use crate::remote::CommandError;
 
-/// `app` is a directory or the name of a built-in app; `app_server`: its own ServerApp trains, whatever is given.
-pub fn plan(args: &RunArgs, app: &str, app_server: bool, place: Place) -> Result<Submission, Trouble> {
+/// `app` is a directory or the name of a built-in app. With `app_server` its own ServerApp trains.
+pub fn plan(args: &RunArgs, app: &str, app_server: bool, location: Location) -> Result<Submission, CommandError> {
     let (given, mistyped) = given(args);
     let server_app = match (args.native_server, app_server) {
         (true, _) => ServerAppChoice::Native,
@@ -18,8 +17,8 @@ pub fn plan(args: &RunArgs, app: &str, app_server: bool, place: Place) -> Result
         (false, false) => ServerAppChoice::ByValues(&given),
     };
     let submission = source(app, server_app).and_then(|source| {
-        let request = Request { source, given: given.clone(), defaults: Default::default(), place };
-        prepare(request).map_err(|problems| troubles(problems).expect("who refuses says why"))
+        let request = Request { source, given: given.clone(), defaults: Default::default(), location };
+        prepare(request).map_err(CommandError::from)
     });
     match (mistyped, submission) {
         (None, submission) => submission,
@@ -28,7 +27,7 @@ pub fn plan(args: &RunArgs, app: &str, app_server: bool, place: Place) -> Result
     }
 }
 
-/// What trains on the nodes of a federation in this process.
+/// The app of the nodes of a federation in this process.
 pub fn client_apps(plan: &Submission) -> ClientApps {
     match &plan.built_in {
         Some(app) => ClientApps::BuiltIn { name: app.name.clone(), settings: app.settings.clone() },
@@ -36,20 +35,20 @@ pub fn client_apps(plan: &Submission) -> ClientApps {
     }
 }
 
-fn source(name: &str, server_app: ServerAppChoice<'_>) -> Result<Source, Trouble> {
+fn source(name: &str, server_app: ServerAppChoice<'_>) -> Result<Source, CommandError> {
     let source = match name.strip_prefix(NATIVE) {
         Some(_) if matches!(server_app, ServerAppChoice::Own) => {
-            let what = "--app-server: an app of this program has no ServerApp of its own";
-            return Err(Trouble::usage(what, "leave it out, or name the directory of a Flower app"));
+            let what = "--app-server: a built-in app has no ServerApp";
+            return Err(CommandError::usage(what, "leave it out, or name the directory of a Flower app"));
         }
         Some(name) => Source::built_in(name),
         None => Source::directory(Path::new(name), server_app),
     };
-    source.map_err(trouble)
+    source.map_err(|problem| CommandError::from(vec![problem]))
 }
 
-/// What was given by flags, and what with `--set`; and what is none.
-fn given(args: &RunArgs) -> (Vec<Given>, Option<Trouble>) {
+/// Settings by flag and by `--set`, and malformed ones.
+fn given(args: &RunArgs) -> (Vec<Given>, Option<CommandError>) {
     let flags = args.training.0.iter().map(|(flag, key, text)| Given {
         written: flag.clone(),
         key: (*key).to_owned(),
@@ -64,21 +63,12 @@ fn given(args: &RunArgs) -> (Vec<Given>, Option<Trouble>) {
                 given.push(Given { written: format!("--set {key}"), key, text: value.trim().to_owned() });
             }
             _ => {
-                let what = format!("--set: {text:?} is no KEY=VALUE");
-                mistyped.push(Trouble::usage(what, "write it like --set local-epochs=2"));
+                let what = format!("--set: {text:?} has not the form KEY=VALUE");
+                mistyped.push(CommandError::usage(what, "write it like --set local-epochs=2"));
             }
         }
     }
-    (given, mistyped.into_iter().reduce(Trouble::and))
-}
-
-fn troubles(problems: Vec<Problem>) -> Option<Trouble> {
-    problems.into_iter().map(trouble).reduce(Trouble::and)
-}
-
-fn trouble(Problem { place, what, advice }: Problem) -> Trouble {
-    let what = if place.is_empty() { what } else { format!("{place}: {what}") };
-    Trouble::usage(what, &advice)
+    (given, mistyped.into_iter().reduce(CommandError::and))
 }
 
 /// `1 round`, `2 rounds`

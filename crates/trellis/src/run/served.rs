@@ -1,4 +1,4 @@
-//! A run on a federation of a server: sent, followed and stopped through its API. What is seen is decided in `show`.
+//! A run on a federation of a server: submitted, followed and stopped through its API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trellis_api::{Bundle, Client, NewRun, Run, RunState, Scalar, TrainingReport};
+use trellis_terminal::{clean, remark};
 use trellis_train::submit::{NATIVE, Submission};
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar as Value;
@@ -13,13 +14,13 @@ use trellis_wire::proto::scalar::Scalar as Value;
 use super::follow::Followed;
 use super::show::{Ended, Show};
 use crate::process::StopSignals;
-use crate::remote::{Trouble, clean, remark};
-use crate::settle::{Patience, Pulse};
+use crate::remote::CommandError;
+use crate::settle::{Outage, Watch};
 
-/// Between looks at the run where nobody tells of changes.
-const GLANCE: Duration = Duration::from_millis(500);
+/// Poll interval without events.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is sent.
+/// The request.
 pub fn new_run(plan: &Submission) -> NewRun {
     let settings = plan.values.iter().map(|(key, value)| (key.clone(), scalar(value))).collect::<BTreeMap<_, _>>();
     match &plan.built_in {
@@ -32,7 +33,7 @@ pub fn new_run(plan: &Submission) -> NewRun {
     }
 }
 
-fn scalar(value: &proto::Scalar) -> Scalar {
+pub fn scalar(value: &proto::Scalar) -> Scalar {
     match &value.scalar {
         Some(Value::Bool(truth)) => Scalar::Bool(*truth),
         Some(Value::Sint64(number)) => Scalar::Int(*number),
@@ -50,7 +51,7 @@ pub struct Follower<'a> {
     run: String,
     signals: &'a mut StopSignals,
     stopped: Option<i32>,
-    patience: Patience,
+    outage: Outage,
     /// Round and kind of the reports that were shown.
     shown: BTreeSet<(u64, String)>,
     reports: Vec<TrainingReport>,
@@ -64,23 +65,22 @@ impl<'a> Follower<'a> {
             run: run.id.clone(),
             signals,
             stopped: None,
-            patience: Patience::default(),
+            outage: Outage::default(),
             shown: BTreeSet::new(),
             reports: Vec::new(),
         }
     }
 
-    /// Shows a report for each round; all of them come with the end.
-    pub async fn reports(mut self, show: &mut Show) -> Result<(Followed, Vec<TrainingReport>), Trouble> {
-        let mut pulse = Pulse::of(self.client, self.federation);
+    /// Prints a report per round. The status is read first: if it is final, all reports exist.
+    pub async fn reports(mut self, show: &mut Show) -> Result<(Followed, Vec<TrainingReport>), CommandError> {
+        let mut watch = Watch::of(self.client, self.federation);
         loop {
-            // The state before the reports: those of a finished run are all there.
             let ended = self.state().await?;
             self.show_new_reports(show).await?;
             if let Some(ended) = ended {
                 return Ok((self.end(ended), self.reports));
             }
-            let look = tokio::time::timeout(GLANCE, pulse.next());
+            let look = tokio::time::timeout(POLL_INTERVAL, watch.next());
             let signal = tokio::select! {
                 _ = look => None,
                 signal = self.signals.next() => Some(signal),
@@ -92,7 +92,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Shows the log.
-    pub async fn log(mut self, show: &mut Show) -> Result<Followed, Trouble> {
+    pub async fn log(mut self, show: &mut Show) -> Result<Followed, CommandError> {
         let mut after: Option<String> = None;
         loop {
             let asking = self.client.run_log(self.federation, &self.run, after.as_deref(), true);
@@ -100,7 +100,7 @@ impl<'a> Follower<'a> {
                 part = asking => (Some(part), None),
                 signal = self.signals.next() => (None, Some(signal)),
             };
-            let part = part.map(|part| self.patience.forgive(part)).transpose()?.flatten();
+            let part = part.map(|part| self.outage.tolerate(part)).transpose()?.flatten();
             if let Some(part) = &part {
                 show.log(&part.text);
                 after = Some(part.next.clone());
@@ -123,21 +123,21 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// How the run ended; `None`: it has not, or nobody can say just now.
-    async fn state(&mut self) -> Result<Option<Ended>, Trouble> {
+    /// How the run ended; `None` while it has not, or if that is unknown.
+    async fn state(&mut self) -> Result<Option<Ended>, CommandError> {
         let asked = self.client.run(self.federation, &self.run).await;
-        let Some(run) = self.patience.forgive(asked)? else { return Ok(None) };
+        let Some(run) = self.outage.tolerate(asked)? else { return Ok(None) };
         let ended = || Ended { status: run.outcome.clone().unwrap_or_default(), details: run.details.clone() };
         Ok((run.state == RunState::Finished).then(ended))
     }
 
-    async fn show_new_reports(&mut self, show: &mut Show) -> Result<(), Trouble> {
-        // The report at the end has the number of the last round: that round is asked for again.
+    async fn show_new_reports(&mut self, show: &mut Show) -> Result<(), CommandError> {
+        // The final report has the number of the last round, so that round is loaded again.
         let mut after = self.shown.last().and_then(|(round, _)| round.checked_sub(1));
         let mut new = Vec::new();
         loop {
             let asked = self.client.rounds(self.federation, &self.run, after).await;
-            let Some(rounds) = self.patience.forgive(asked)? else { break };
+            let Some(rounds) = self.outage.tolerate(asked)? else { break };
             let last = rounds.reports.last().map(|report| report.round);
             new.extend(rounds.reports.into_iter().filter(|it| self.shown.insert((it.round, it.kind.clone()))));
             match (rounds.more, last) {
@@ -145,14 +145,14 @@ impl<'a> Follower<'a> {
                 _ => break,
             }
         }
-        // What is said at the end comes after what is said of its round.
+        // The final report follows that of its round.
         new.sort_by_key(|report: &TrainingReport| (report.round, report.kind != "round"));
         new.iter().for_each(|report| show.report(report));
         self.reports.extend(new);
         Ok(())
     }
 
-    /// Stops the run, or leaves it when that was asked for before.
+    /// Stops the run, or exits if that was requested before.
     async fn heed(&mut self, signal: Option<(&'static str, i32)>) -> Option<Followed> {
         let (name, number) = signal?;
         if self.stopped.replace(number).is_some() {
@@ -160,7 +160,7 @@ impl<'a> Follower<'a> {
         }
         let run = clean(&self.run);
         remark(&format!("{name}: stopping run {run}; once more leaves it to the server"));
-        // One that ended meanwhile cannot be stopped; the next look at it says how it ended.
+        // A run that has ended cannot be stopped; the next poll reports how it ended.
         if let Err(error) = self.client.stop_run(self.federation, &self.run).await {
             remark(&format!("it was not stopped: {error}"));
         }

@@ -1,4 +1,4 @@
-//! What somebody sees who follows a run: a line for each round, with a bar below them on a terminal; or lines of JSON.
+//! Prints the progress of a run: a line per round, with a progress bar below on a terminal; or lines of JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
@@ -6,16 +6,17 @@ use std::io::{self, IsTerminal, Write as _};
 
 use serde::Serialize;
 use serde_json::json;
+use trellis_terminal::{Format, clean, entry, remark};
+use trellis_tracking::Delivery;
 use trellis_wire::report::{FindingReport, MetricReport, PhaseReport, TrainingReport};
 
 use super::plan::counted;
-use crate::remote::{Format, clean, entry};
 
 const BAR_CHARS: usize = 30;
-/// Metrics in a line, where none is called a loss or an accuracy.
-const MOST_OTHERS: usize = 3;
+/// Metrics in a line, if none is a loss or an accuracy.
+const MAX_OTHERS: usize = 3;
 /// Nodes that are named in a line.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,13 +45,13 @@ pub struct Show {
     /// The bar is there, and must be wiped before the next line.
     bar: bool,
     terminal: bool,
-    /// Where the last model was saved.
+    /// The path of the last saved model.
     model: Option<String>,
-    /// Strategy and rounds were not told yet.
+    /// Strategy and rounds are not printed yet.
     settings_due: bool,
     rounds: u64,
-    /// Code and severity of the findings that were told. Most hold for many rounds, and are read once.
-    told: BTreeSet<(String, String)>,
+    /// Code and severity of the printed findings. Most apply to many rounds, and are printed once.
+    printed: BTreeSet<(String, String)>,
 }
 
 impl Show {
@@ -62,7 +63,7 @@ impl Show {
             model: None,
             rounds: 0,
             settings_due: false,
-            told: BTreeSet::new(),
+            printed: BTreeSet::new(),
         }
     }
 
@@ -73,8 +74,8 @@ impl Show {
         }
     }
 
-    /// The settings that the run has are told with its first report: a SuperLink may have defaults of its own.
-    pub fn tell_settings(&mut self, native: bool) {
+    /// Prints the settings with the first report, which includes defaults of the SuperLink.
+    pub fn print_settings(&mut self, native: bool) {
         self.settings_due = native;
     }
 
@@ -92,7 +93,7 @@ impl Show {
                 self.line(&round_line(report));
                 failures(report).into_iter().for_each(|line| self.line(&line));
                 for finding in &report.findings {
-                    if self.told.insert((finding.code.clone(), finding.severity.clone())) {
+                    if self.printed.insert((finding.code.clone(), finding.severity.clone())) {
                         self.line(&finding_lines(finding));
                     }
                 }
@@ -114,7 +115,7 @@ impl Show {
         }
     }
 
-    /// `place` is said where the model lies on another machine.
+    /// `place` is printed if the model is on another machine.
     pub fn ended(&mut self, run: impl Display, ended: &Ended, place: &str) {
         let model = self.model.take();
         if self.format != Format::Table {
@@ -134,6 +135,15 @@ impl Show {
         }
     }
 
+    /// What a tracker has got of the run.
+    pub fn tracked(&mut self, delivery: &Delivery) {
+        match (self.format, delivery.is_complete()) {
+            (Format::Table, true) => self.line(&clean(&delivery.to_string())),
+            (Format::Table, false) => remark(&clean(&delivery.to_string())),
+            _ => self.event("tracked", delivery),
+        }
+    }
+
     fn event(&mut self, event: &str, body: impl Serialize) {
         self.write(&entry(self.format, &Event { event, body }));
     }
@@ -150,7 +160,7 @@ impl Show {
         }
     }
 
-    /// A reader that has gone away is no trouble of ours.
+    /// A closed pipe is not an error.
     fn write(&self, text: &str) {
         let mut out = io::stdout().lock();
         let _ = out.write_all(text.as_bytes());
@@ -183,10 +193,10 @@ pub fn round_line(report: &TrainingReport) -> String {
     line
 }
 
-/// The metrics that people look at first: of the evaluation where there was one.
+/// Losses and accuracies, or else the first metrics: of the evaluation, or else of the training.
 fn headline(report: &TrainingReport) -> Vec<(&str, f64)> {
-    let told = |phase: &&PhaseReport| !phase.metrics.is_empty();
-    let Some(phase) = report.evaluate.as_ref().filter(told).or(report.train.as_ref().filter(told)) else {
+    let has_metrics = |phase: &&PhaseReport| !phase.metrics.is_empty();
+    let Some(phase) = report.evaluate.as_ref().filter(has_metrics).or(report.train.as_ref().filter(has_metrics)) else {
         return Vec::new();
     };
     let numbers: Vec<(&str, f64)> = phase
@@ -200,20 +210,20 @@ fn headline(report: &TrainingReport) -> Vec<(&str, f64)> {
         .collect();
     let called = |part: &str| numbers.iter().find(|(name, _)| name.to_lowercase().contains(part)).copied();
     let known: Vec<(&str, f64)> = [called("loss"), called("acc")].into_iter().flatten().collect();
-    if known.is_empty() { numbers.into_iter().take(MOST_OTHERS).collect() } else { known }
+    if known.is_empty() { numbers.into_iter().take(MAX_OTHERS).collect() } else { known }
 }
 
-/// Who did not take part, and why. Nodes that were asked in reserve are no failures.
+/// Missing nodes and the reasons. Nodes that were selected in reserve are not failures.
 fn failures(report: &TrainingReport) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, phase) in [("train", &report.train), ("evaluate", &report.evaluate)] {
         let failed: Vec<_> =
             phase.iter().flat_map(|phase| &phase.failed).filter(|it| it.kind != "not-needed").collect();
-        for node in failed.iter().take(MOST_NAMED) {
+        for node in failed.iter().take(MAX_NAMED) {
             lines.push(format!("  {name}: node {} {}: {}", clean(&node.node), node.kind, clean(&node.reason)));
         }
-        if failed.len() > MOST_NAMED {
-            lines.push(format!("  {name}: and {} more nodes", failed.len() - MOST_NAMED));
+        if failed.len() > MAX_NAMED {
+            lines.push(format!("  {name}: and {} more nodes", failed.len() - MAX_NAMED));
         }
     }
     lines

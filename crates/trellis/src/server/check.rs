@@ -1,22 +1,23 @@
-//! What the settings of a server mean together, or the list of everything that is wrong.
+//! Checks the settings of a server together, and reports all problems.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use trellis_api::Home;
+use trellis_diagnostic::Diagnostic;
+use trellis_logging::LogSettings;
 use trellis_pki::Files;
 use trellis_pki::endpoint::Endpoint;
 
 use super::ports;
 use super::table::SERVER;
-use crate::home::Home;
-use crate::logging::LogSettings;
 use crate::remote::default_port;
-use crate::settings::{self, Given, Problem, Surroundings, dashed};
+use crate::settings::{self, Given, System, dashed};
 
 const TLS_FILES: [&str; 3] = ["certificate", "key", "trust"];
 
 pub type Checker<'a> = settings::Checker<'a, Checked>;
 
-/// What passed the checks.
+/// Checked settings.
 #[derive(Debug, Clone, Default)]
 pub struct Checked {
     pub home: Home,
@@ -31,8 +32,8 @@ pub struct Checked {
     pub warnings: Vec<String>,
 }
 
-pub fn check(given: &Given, around: &Surroundings<'_>) -> Result<Checked, Vec<Problem>> {
-    let mut checker = Checker::new(&SERVER, given, around, Checked::default());
+pub fn check(given: &Given, system: &System<'_>) -> Result<Checked, Vec<Diagnostic>> {
+    let mut checker = Checker::new(&SERVER, given, system, Checked::default());
     checker.plaintext();
     let (mut checked, warnings) = checker.finish()?;
     if checked.listen.is_empty() {
@@ -46,7 +47,7 @@ impl Checker<'_> {
         let open = self.checked.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
         let plaintext = !self.is_given("certificate") && !self.checked.allow_insecure_network;
         if let Some(address) = open.filter(|_| plaintext) {
-            let what = format!("{address} can be reached from a network, and tokens would travel in plain text");
+            let what = format!("{address} is reachable from a network, where tokens would travel in plain text");
             let advice = "give --certificate, --key and --trust; where the whole network is trusted, add \
                           --allow-insecure-network";
             self.refuse(&["listen"], what, advice);
@@ -58,7 +59,7 @@ impl Checker<'_> {
         match Home::find(given.as_deref()) {
             Some(home) => self.checked.home = home,
             None => {
-                let what = "there is no place for the server's home";
+                let what = "there is no directory for the server's home";
                 self.refuse(&["home"], what, "give --home DIR, or set HOME");
             }
         }
@@ -79,8 +80,8 @@ impl Checker<'_> {
     pub(super) fn tls(&mut self) {
         let missing: Vec<&str> = TLS_FILES.into_iter().filter(|name| !self.is_given(name)).collect();
         if !missing.is_empty() && missing.len() < TLS_FILES.len() {
-            let what = format!("TLS needs {}, too", dashed(&missing));
-            self.refuse(&missing, what, "give all three; `trellis pki` makes them");
+            let what = format!("TLS requires {}, too", dashed(&missing));
+            self.refuse(&missing, what, "give all three; `trellis pki` creates them");
         }
         let files = TLS_FILES.map(|name| self.file(name, "give the path of a readable PEM file"));
         if let [Some(certificate), Some(key), Some(ca)] = files {
@@ -115,7 +116,7 @@ mod tests {
         let flags = Flags::new("trellis server", &SERVER);
         let arguments: Vec<_> = line.split_whitespace().map(Into::into).collect();
         let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(String::new()), base: None };
-        let around = Surroundings {
+        let system = System {
             current_dir: Path::new("/here"),
             home: None,
             state_home: None,
@@ -123,7 +124,7 @@ mod tests {
             unwritable: &|_| None,
             read: &|_| Err("no such file".to_owned()),
         };
-        let checked = check(&gather(scan(&arguments, &flags), &flags, &outside), &around);
+        let checked = check(&gather(scan(&arguments, &flags), &flags, &outside), &system);
         checked.map_err(|problems| problems.into_iter().map(|problem| problem.what).collect())
     }
 
@@ -146,6 +147,6 @@ mod tests {
             assert_eq!(checked(&format!("--home h {line}")).is_err(), refused, "{line}");
         }
         let missing = checked("--home h --certificate c").expect_err("two files are missing");
-        assert_eq!(missing, ["TLS needs --key, --trust, too"]);
+        assert_eq!(missing, ["TLS requires --key, --trust, too"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of `trellis server`: one table. A row for each; what they mean together is in `check`.
+//! The settings of `trellis server`, one row each. `check` checks how they fit together.
 
 use super::check::Checked;
 use crate::settings::Role::HiddenAction;
@@ -7,38 +7,38 @@ use crate::settings::{Program, group, log_group};
 
 const AFTER_HELP: &str = "\
 Examples:
-  For this machine, until Ctrl-C; federations go on without it:
+  For this machine, until Ctrl-C; federations continue without it:
     {called}
 
   For a network, with TLS:
     {called} --listen 0.0.0.0:7766 --certificate server.pem --key server.key --trust ca.crt \\
         --host trellis.example.org
 
-  A second one beside it, with federations of its own:
+  A second server with separate federations:
     {called} --home ~/second --listen 127.0.0.1:0
 
-`trellis up` and `trellis apply` start a server by themselves where none runs. The token of the first
-administrator is in admin.token in the home; others are made with the API.
+If no server runs, `trellis up` and `trellis apply` start one. The token of the first
+administrator is in admin.token in the home; the API creates others.
 
 Each setting can be given as an environment variable too: TRELLIS_LISTEN, TRELLIS_HOME, ...
 
-Exit codes: 0 stopped on request; 1 could not go on (another server has the home, the port is taken);
+Exit codes: 0 stopped on request; 1 failed (another server uses the home, the port is in use);
 2 refused arguments; 130, 143 stopped by a second signal.
 ";
 
 pub static SERVER: Program<Checked> = Program {
-    about: "Keep federations as their documents say, and serve the API and the page\n\n\
-            Federations outlive their server: when it comes back, it goes on where it was.",
+    about: "Keep federations in the state that their documents describe; serve the API and the page\n\n\
+            Federations outlive their server: after a restart it continues where it stopped.",
     after_help: AFTER_HELP,
     groups: &[
         group! { "";
-            /// Address and port of the API and the page [default: 127.0.0.1:7766, or a free port where that is taken]
+            /// Address and port of the API and the page [default: 127.0.0.1:7766, or a free port if that is in use]
             "listen" "IP:PORT", check |checker| checker.listen();
 
-            /// Directory for everything that the server keeps [default: trellis in XDG_STATE_HOME or ~/.local/state]
+            /// Directory for all data of the server [default: trellis in XDG_STATE_HOME or ~/.local/state]
             "home" "DIR", check |checker| checker.home();
 
-            /// PEM file with the server's certificate, and what is between it and the authority
+            /// PEM file with the server's certificate and intermediate certificates
             "certificate" "FILE", check |checker| checker.tls();
 
             /// PEM file with the key of the certificate
@@ -50,7 +50,7 @@ pub static SERVER: Program<Checked> = Program {
             /// Name by which clients call the server; may be given several times
             ///
             /// Requests under other names are refused, because a web page can give its own name to any address (DNS rebinding).
-            /// IP addresses, names without a dot, and names of the certificate are always answered.
+            /// IP addresses, names without a dot, and names of the certificate are always served.
             "host" ["HOST"], check |checker| checker.hosts();
 
             /// Serve a network without TLS: tokens can be read on the way
@@ -58,7 +58,7 @@ pub static SERVER: Program<Checked> = Program {
 
             "kept" (HiddenAction): Switch => kept;
 
-            /// Nothing is started: sites are simulated, to measure the server alone
+            /// Simulate all sites instead of starting processes, to measure the server alone
             "simulated-sites" (HiddenAction): Switch => simulated_sites;
         },
         log_group!(),

@@ -1,23 +1,25 @@
-//! What checks of settings have in common: telling problems with their places, paths, files. What is checked is the
-//! program's. Pure: what is needed of the outside world is handed in.
+//! Shared parts of the checks of settings: problems with their sources, paths, files. Pure: the environment is an argument
+//! ([`System`]). The rules are those of each program.
 
 use std::path::{Path, PathBuf};
 
+use trellis_diagnostic::Diagnostic;
+
 use super::given::Given;
 use super::kind::Kind;
-use super::problem::{Problem, Source};
+use super::problem::Source;
 use super::table::{Program, Shape};
 
 /// The outside world, as far as the checks need it.
-pub struct Surroundings<'a> {
+pub struct System<'a> {
     pub current_dir: &'a Path,
     pub home: Option<&'a Path>,
     pub state_home: Option<&'a Path>,
     /// Why a file cannot be read, if so.
     pub unreadable: &'a dyn Fn(&Path) -> Option<String>,
-    /// Why nothing can be written to a file, which need not exist, if so.
+    /// Why a file cannot be written or created; `None` if it can.
     pub unwritable: &'a dyn Fn(&Path) -> Option<String>,
-    /// A file whose content decides, or why it cannot be read.
+    /// The content of a file whose text is part of the settings, or why it cannot be read.
     pub read: &'a dyn Fn(&Path) -> Result<FileSeen, String>,
 }
 
@@ -25,26 +27,25 @@ pub struct Surroundings<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSeen {
     pub text: String,
-    /// Who may do what with it.
+    /// Permission bits.
     pub mode: u32,
 }
 
-impl Surroundings<'_> {
-    /// The state directory of a program if none is given; `None`: there is no place for it.
+impl System<'_> {
+    /// The default state directory of a program; `None` if the environment names none.
     pub fn default_state_dir(&self, program: &str) -> Option<PathBuf> {
-        // A relative XDG directory is to be ignored, says its specification.
+        // The XDG specification requires relative paths to be ignored.
         let home = self.state_home.filter(|path| path.is_absolute()).map(Path::to_owned);
         let home = home.or_else(|| self.home.map(|home| home.join(".local/state")))?;
         Some(home.join("trellis").join(program))
     }
 
-    /// The path that a setting gives.
+    /// The absolute path of a setting.
     pub fn resolve(&self, given: &Given, name: &str) -> Option<PathBuf> {
         Some(self.absolute(given.text(name)?, given.source(name)?))
     }
 
-    /// The absolute path meant by `path`. Apps run elsewhere, so a relative one would not last; one in a file starts
-    /// from the file's directory.
+    /// The absolute path of `path`, because apps have other working directories. A path in a file is relative to the file.
     fn absolute(&self, path: &str, source: &Source) -> PathBuf {
         if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), self.home) {
             return home.join(rest);
@@ -57,24 +58,24 @@ impl Surroundings<'_> {
     }
 }
 
-/// Checks the settings of a program, and collects what is wrong with them.
+/// Checks the settings of a program, and collects problems and warnings.
 pub struct Checker<'a, C: 'static> {
     program: &'static Program<C>,
     pub given: &'a Given,
-    pub around: &'a Surroundings<'a>,
+    pub system: &'a System<'a>,
     /// The settings so far.
     pub checked: C,
     /// Each with the position of its setting in the table.
-    problems: Vec<(usize, Problem)>,
-    /// What the user should know although it is not wrong.
+    problems: Vec<(usize, Diagnostic)>,
+    /// Remarks that are not errors.
     warnings: Vec<String>,
 }
 
 impl<'a, C> Checker<'a, C> {
-    /// Checks each setting alone. `unset` is what holds where nothing is given.
-    pub fn new(program: &'static Program<C>, given: &'a Given, around: &'a Surroundings<'a>, unset: C) -> Self {
+    /// Checks each setting alone. `unset` has the values of settings that are not given.
+    pub fn new(program: &'static Program<C>, given: &'a Given, system: &'a System<'a>, unset: C) -> Self {
         let (problems, warnings) = (Vec::new(), given.warnings.clone());
-        let mut checker = Self { program, given, around, checked: unset, problems, warnings };
+        let mut checker = Self { program, given, system, checked: unset, problems, warnings };
         for setting in program.settings() {
             (setting.check)(&mut checker);
         }
@@ -82,22 +83,22 @@ impl<'a, C> Checker<'a, C> {
     }
 
     /// The settings and warnings; or everything that is wrong, in the order of the table.
-    pub fn finish(mut self) -> Result<(C, Vec<String>), Vec<Problem>> {
+    pub fn finish(mut self) -> Result<(C, Vec<String>), Vec<Diagnostic>> {
         self.problems.sort_by_key(|(position, _)| *position);
         let found = self.problems.into_iter().map(|(_, problem)| problem);
-        let problems: Vec<Problem> = self.given.problems.iter().cloned().chain(found).collect();
+        let problems: Vec<Diagnostic> = self.given.problems.iter().cloned().chain(found).collect();
         if problems.is_empty() { Ok((self.checked, self.warnings)) } else { Err(problems) }
     }
 
     pub fn refuse(&mut self, flags: &[&str], what: impl Into<String>, advice: impl Into<String>) {
         let places: Vec<String> = flags.iter().map(|name| self.source(name).locate(name)).collect();
-        let problem = Problem::new(what, places.join("; "), advice);
+        let problem = Diagnostic::error(places.join("; "), what, advice);
         self.problems.push((self.position(flags[0]), problem));
     }
 
-    /// Refuses that none of several settings is given; `name` is one of them.
+    /// Reports that none of several settings is given; `name` is one of them.
     pub fn refuse_unset(&mut self, name: &str, what: impl Into<String>, advice: impl Into<String>) {
-        self.problems.push((self.position(name), Problem::new(what, "not set anywhere", advice)));
+        self.problems.push((self.position(name), Diagnostic::error("not set anywhere", what, advice)));
     }
 
     fn position(&self, name: &str) -> usize {
@@ -122,7 +123,7 @@ impl<'a, C> Checker<'a, C> {
         self.text(name).is_some()
     }
 
-    /// Those of the settings that are given; a switch that is turned off is not.
+    /// The given ones of some settings, except switches that are turned off.
     pub fn asked(&self, names: &[&'static str]) -> Vec<&'static str> {
         let rows = self.program.settings().filter(|setting| names.contains(&setting.name));
         let asked = rows.filter(|setting| match setting.shape {
@@ -143,22 +144,22 @@ impl<'a, C> Checker<'a, C> {
 
     /// The absolute path of a text in the setting `name`.
     pub fn resolve(&self, name: &str, path: &str) -> PathBuf {
-        self.around.absolute(path, self.source(name))
+        self.system.absolute(path, self.source(name))
     }
 
-    /// A file that is given, and can be read.
+    /// The path of a given file, which must be readable.
     pub fn file(&mut self, name: &str, advice: &str) -> Option<PathBuf> {
         let path = self.resolve(name, self.text(name)?);
-        if let Some(why) = (self.around.unreadable)(&path) {
+        if let Some(why) = (self.system.unreadable)(&path) {
             self.refuse(&[name], format!("--{name}: {} cannot be read: {why}", path.display()), advice);
         }
         Some(path)
     }
 
-    /// A file that is given, with its content.
+    /// The path and content of a given file.
     pub fn content(&mut self, name: &str, advice: &str) -> Option<(PathBuf, FileSeen)> {
         let path = self.resolve(name, self.text(name)?);
-        match (self.around.read)(&path) {
+        match (self.system.read)(&path) {
             Ok(seen) => Some((path, seen)),
             Err(why) => {
                 self.refuse(&[name], format!("--{name}: {} cannot be read: {why}", path.display()), advice);

@@ -1,19 +1,20 @@
-//! Reads a configuration file: TOML whose keys are flag names. Knows which keys exist, not what their values mean.
+//! Reads a configuration file: TOML whose keys are flag names. Knows the keys, not the meaning of values.
 
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
+use trellis_diagnostic::Diagnostic;
 
 use super::flags::Flags;
-use super::problem::{Problem, Source};
+use super::problem::Source;
 use super::table::Shape;
 
-/// What a file says, and what is wrong with it.
+/// The values of a file, and the problems with it.
 #[derive(Debug, Default)]
 pub struct FileSettings {
     pub values: Vec<(String, String, Source)>,
-    pub problems: Vec<Problem>,
-    /// The file could not be read as a whole: a setting that is missing may stand in it.
+    pub problems: Vec<Diagnostic>,
+    /// The file could not be parsed completely: settings may be missing.
     pub incomplete: bool,
 }
 
@@ -27,11 +28,15 @@ pub fn parse(path: &Path, text: &str, flags: &Flags) -> FileSettings {
         let offset = error.span().map_or(0, |span| span.start);
         broken.push(line_of(text, offset));
         let what = format!("not valid TOML: {}", error.message().replace('\n', ", "));
-        found.problems.push(Problem::new(what, place(offset).to_string(), "write lines of the form: key = \"value\""));
+        found.problems.push(Diagnostic::error(
+            place(offset).to_string(),
+            what,
+            "write lines of the form: key = \"value\"",
+        ));
         found.incomplete = true;
     }
     let mut entries: Vec<_> = table.into_inner().into_iter().collect();
-    // What recovery made of a broken line is a guess.
+    // Values that error recovery found in a broken line are unreliable.
     entries.retain(|(key, _)| !broken.contains(&line_of(text, key.span().start)));
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
@@ -39,21 +44,21 @@ pub fn parse(path: &Path, text: &str, flags: &Flags) -> FileSettings {
         let name = key.into_inner();
         if name == "config" {
             let what = "config cannot be set in a config file";
-            found.problems.push(Problem::new(what, source.to_string(), "put all settings into one file"));
+            found.problems.push(Diagnostic::error(source.to_string(), what, "put all settings into one file"));
         } else if !flags.settings().any(|known| known == name) {
             found.problems.push(unknown_key(&name, &source, flags));
         } else {
             match setting(&name, value.get_ref(), flags) {
                 Ok(Some(value)) => found.values.push((name.into_owned(), value, source)),
                 Ok(None) => {}
-                Err((what, advice)) => found.problems.push(Problem::new(what, source.to_string(), advice)),
+                Err((what, advice)) => found.problems.push(Diagnostic::error(source.to_string(), what, advice)),
             }
         }
     }
     found
 }
 
-/// The value as the other places write it. An empty list is how a file says "not set".
+/// The value as other sources write it. An empty list means "not set".
 fn setting(name: &str, value: &DeValue<'_>, flags: &Flags) -> Result<Option<String>, (String, String)> {
     if flags.shape(name) == Some(Shape::List) {
         let list = list_of(value).map(|list| Some(list).filter(|list| !list.is_empty()));
@@ -68,12 +73,12 @@ fn setting(name: &str, value: &DeValue<'_>, flags: &Flags) -> Result<Option<Stri
     })
 }
 
-fn unknown_key(name: &str, source: &Source, flags: &Flags) -> Problem {
+fn unknown_key(name: &str, source: &Source, flags: &Flags) -> Diagnostic {
     let advice = match flags.suggest(name).filter(|meant| flags.settings().any(|known| known == meant)) {
         Some(meant) => format!("did you mean {meant}?"),
         None => "remove it; keys are the flags without their dashes".to_owned(),
     };
-    Problem::new(format!("unknown key {name:?}"), source.to_string(), advice)
+    Diagnostic::error(source.to_string(), format!("unknown key {name:?}"), advice)
 }
 
 fn text_of(value: &DeValue<'_>) -> Option<String> {
@@ -86,7 +91,7 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The texts of a list with commas between them; a single text stands for itself.
+/// The texts of a list, separated by commas; a single text counts as a list of one.
 fn list_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::Array(values) => {

@@ -1,4 +1,4 @@
-//! The flags of a program, as questions that the readers of command line, environment and file ask. Knows no values.
+//! The names and shapes of a program's flags, for the readers of command line, environment and file. Knows no values.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use super::table::{Program, Role, Shape};
 use crate::help;
 
 /// Shorter words resemble too many flags.
-const SHORTEST_GUESS: usize = 4;
+const MIN_GUESS_CHARS: usize = 4;
 
 pub struct Flags {
     command: Command,
@@ -45,16 +45,16 @@ impl Flags {
         })
     }
 
-    /// The flag that `word` was probably meant to be, without its dashes.
+    /// The known flag that is most similar to `word`, without its dashes.
     pub fn suggest(&self, word: &str) -> Option<String> {
         if let Some(name) = self.exact(word) {
             return Some(name);
         }
         let word = plain(word);
-        if word.len() < SHORTEST_GUESS {
+        if word.len() < MIN_GUESS_CHARS {
             return None;
         }
-        // clap has the search built in, and gives its finding with the refusal.
+        // clap searches similar flags itself, and returns the result with the error.
         let refusal = self.parse([format!("--{word}")]).err()?;
         match refusal.get(ContextKind::SuggestedArg) {
             Some(ContextValue::String(flag)) => Some(plain(flag)).filter(|name| !self.is_of_no_use(name)),
@@ -67,7 +67,7 @@ impl Flags {
         Some(plain(word)).filter(|name| self.shape(name).is_some())
     }
 
-    /// Whether it is kept for compatibility only, and advice to use it would be bad advice.
+    /// Whether the flag exists for compatibility only, so that no advice should name it.
     fn is_of_no_use(&self, name: &str) -> bool {
         self.rows.iter().any(|(known, _, role)| *known == name && *role == Role::OfFlower)
     }

@@ -1,13 +1,15 @@
-//! Brings command line, environment and configuration file together: for each setting the value that counts and the
-//! place it came from. Precedence is decided here and nowhere else; what values mean is not known here.
+//! Merges command line, environment and configuration file: for each setting its value and the source of the value. The only
+//! place that knows the precedence. Does not know what values mean.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
+use trellis_diagnostic::Diagnostic;
+
 use super::config_file::{self, FileSettings};
 use super::flags::Flags;
-use super::problem::{Problem, Source};
+use super::problem::Source;
 use super::scan::Scanned;
 use super::table::{Shape, name_in, variable_of};
 
@@ -15,15 +17,15 @@ use super::table::{Shape, name_in, variable_of};
 pub const ON: &str = "true";
 const OFF: &str = "false";
 
-/// What was asked for, not yet checked.
+/// The unchecked settings.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// Each given setting and the place it came from, by its name.
+    /// The value and source of each given setting, by name.
     values: BTreeMap<String, (String, Source)>,
     /// Mistakes found on the way.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
     pub warnings: Vec<String>,
-    /// A configuration file could not be read, so that a missing setting says nothing.
+    /// A configuration file could not be read, so a missing setting proves nothing.
     pub incomplete: bool,
 }
 
@@ -41,7 +43,7 @@ impl Given {
         self.text(name).into_iter().flat_map(|text| text.split(','))
     }
 
-    /// The place of a setting, unless no place gives it.
+    /// The source of a setting, or `None` if it is not given.
     pub fn source(&self, name: &str) -> Option<&Source> {
         self.values.get(name).map(|(_, source)| source)
     }
@@ -51,11 +53,11 @@ impl Given {
 pub struct Outside<'a> {
     pub environment: &'a BTreeMap<String, OsString>,
     pub read_file: &'a dyn Fn(&Path) -> std::io::Result<String>,
-    /// A file of settings that counts less than everything else that is said.
+    /// A file of settings with the lowest precedence.
     pub base: Option<&'a Path>,
 }
 
-/// Merges what the command line says with environment and file.
+/// Merges the command line with environment and file.
 pub fn gather(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> Given {
     let mut given = Given { problems: scanned.problems, ..Given::default() };
     // From the weakest place to the strongest: a later one replaces an earlier one.
@@ -77,13 +79,13 @@ pub fn gather(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> Given {
     for (name, (value, source)) in merged {
         match plain(&name, value, flags) {
             Ok(value) => drop(given.values.insert(name, (value, source))),
-            Err((what, advice)) => given.problems.push(Problem::new(what, source.locate(&name), advice)),
+            Err((what, advice)) => given.problems.push(Diagnostic::error(source.locate(&name), what, advice)),
         }
     }
     given
 }
 
-/// Makes one setting of a list that was given in several parts.
+/// Joins the values of a list that was given several times.
 fn joined(values: Vec<(String, String)>, flags: &Flags) -> Vec<(String, String)> {
     let mut settings: Vec<(String, String)> = Vec::new();
     for (name, value) in values {
@@ -114,25 +116,29 @@ fn environment_settings(
     for (name, variable, value) in flower.chain(ours) {
         let source = Source::Environment(variable.to_owned());
         match value.to_str() {
-            // Set but empty is how containers and unit files say "not set".
+            // Containers and unit files set variables to the empty text for "not set".
             Some("") => {}
-            // Kubernetes sets TRELLIS_PORT to a URL where there is a Service of the name "trellis".
+            // Kubernetes sets TRELLIS_PORT to a URL if there is a Service of the name "trellis".
             Some(url) if name == "port" && url.contains("://") => {}
             Some(value) => found.push((name.to_owned(), value.to_owned(), source)),
             None => {
                 let what = format!("{variable} is not valid UTF-8");
-                given.problems.push(Problem::new(what, source.to_string(), "rename the file, or use a link to it"));
+                given.problems.push(Diagnostic::error(
+                    source.to_string(),
+                    what,
+                    "rename the file, or use a link to it",
+                ));
             }
         }
     }
     found
 }
 
-/// A variable of ours that is close to one we read. Others may belong to something else: nothing is said.
+/// A warning for an unknown variable with our prefix that is similar to a known one. Others may belong to other programs.
 fn misspelt(variable: &str, flags: &Flags) -> Option<String> {
     let meant = flags.suggest(name_in(variable)?)?;
     let meant = flags.settings().find(|name| *name == meant)?;
-    Some(format!("environment variable {variable} is not known and ignored; did you mean {}?", variable_of(meant)))
+    Some(format!("the unknown environment variable {variable} is ignored; did you mean {}?", variable_of(meant)))
 }
 
 fn read_config(path: &Path, source: &Source, flags: &Flags, outside: &Outside<'_>) -> FileSettings {
@@ -140,7 +146,7 @@ fn read_config(path: &Path, source: &Source, flags: &Flags, outside: &Outside<'_
         Ok(text) => config_file::parse(path, &text, flags),
         Err(error) => {
             let what = format!("the config file {} cannot be read: {error}", path.display());
-            let problem = Problem::new(what, source.locate("config"), "give the path of a readable TOML file");
+            let problem = Diagnostic::error(source.locate("config"), what, "give the path of a readable TOML file");
             FileSettings { problems: vec![problem], incomplete: true, ..FileSettings::default() }
         }
     }
@@ -285,7 +291,7 @@ mod tests {
         let raw = raw("", "TRELLIS_FLEET_API_ADRESS=x:1 TRELLIS_SOMETHING_ELSE=1 OTHER=1", "");
         assert_eq!(
             raw.warnings,
-            ["environment variable TRELLIS_FLEET_API_ADRESS is not known and ignored; \
+            ["the unknown environment variable TRELLIS_FLEET_API_ADRESS is ignored; \
              did you mean TRELLIS_FLEET_API_ADDRESS?"]
         );
         assert!(raw.problems.is_empty());

@@ -1,13 +1,14 @@
-//! The two durations that keep a connection alive. The rows stand in the table of each program; the check is here.
+//! Interval and timeout of keepalive pings: their check. The rows are in the table of each program.
 
 use std::time::Duration;
 
+use trellis_terminal::duration;
+
 use super::Checker;
 use super::kind::Time;
-use crate::duration;
 
 const MAX_KEEPALIVE: Duration = Duration::from_secs(3600);
-/// A timeout that is longer than so many intervals would make the interval meaningless.
+/// A longer timeout would cover several pings and so make the interval meaningless.
 const TIMEOUT_INTERVALS: u32 = 2;
 /// Strict firewalls forget a silent connection after this.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -18,7 +19,7 @@ impl<C> Checker<'_, C> {
         let interval = self.read("keepalive-interval", &Time { max: MAX_KEEPALIVE }).unwrap_or(default.0);
         let longest = interval * TIMEOUT_INTERVALS;
         let timeout = self.read("keepalive-timeout", &Time { max: MAX_KEEPALIVE * TIMEOUT_INTERVALS });
-        // Who gives a short interval alone wants no refusal because of the default.
+        // A short interval alone must not contradict the default timeout.
         let timeout = timeout.unwrap_or(default.1.min(longest));
 
         let pair = format!(
@@ -27,7 +28,7 @@ impl<C> Checker<'_, C> {
             duration::show(timeout)
         );
         if timeout > longest {
-            let what = format!("{pair} do not fit: a dead connection would be waited for through several pings");
+            let what = format!("{pair} do not fit: a dead connection would stay open through several pings");
             let advice = format!("use a timeout of at most {}, or a longer interval", duration::show(longest));
             self.refuse(&["keepalive-interval", "keepalive-timeout"], what, advice);
         } else if interval + timeout >= FORGOTTEN_AFTER {

@@ -1,13 +1,13 @@
-//! Kinds of values: how a text becomes a value, what is refused, and how a value is printed.
+//! Kinds of values: parsing, limits, printing.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::Value;
+use trellis_client::Host;
+use trellis_terminal::{duration, size};
 
-use super::{Checker, size};
-use crate::address::Host;
-use crate::duration;
+use super::Checker;
 
 pub const MIN_DURATION: Duration = Duration::from_secs(1);
 
@@ -15,16 +15,15 @@ pub const MIN_DURATION: Duration = Duration::from_secs(1);
 pub trait Kind {
     type Value;
 
-    /// The value that a text means; `None` after a refusal. A refused value is replaced by the default so that the
-    /// checks can go on.
+    /// Parses a text; returns `None` after a refusal. Checks continue with the default then.
     fn read<C>(&self, checker: &mut Checker<'_, C>, name: &'static str, text: &str) -> Option<Self::Value>;
 
-    /// The value where nothing is given. `None`: the config holds it before the checks.
+    /// The default value; `None` if the config has it.
     fn default(&self) -> Option<Self::Value> {
         None
     }
 
-    /// As a configuration file has it; `None` if that is how the file says "not set".
+    /// The value in a configuration file; `None` for "not set".
     fn show(&self, value: &Self::Value) -> Option<Value>;
 }
 
@@ -93,7 +92,7 @@ impl Kind for Switch {
 /// A number of bytes.
 pub struct Size {
     pub min: u64,
-    /// `u64::MAX` where there is no limit.
+    /// `u64::MAX` for no limit.
     pub max: u64,
 }
 
@@ -147,7 +146,7 @@ impl Kind for Time {
 
 /// A whole number from 1 up.
 pub struct Count {
-    /// `None`: not set, or decided later.
+    /// `None` if there is no default, or it is computed later.
     pub default: Option<u64>,
     pub max: u64,
 }
@@ -174,7 +173,7 @@ impl Kind for Count {
 /// A number with a fraction.
 pub struct Number {
     pub allows: fn(f64) -> bool,
-    /// What the allowed numbers are, as in "is not a number of CPUs".
+    /// A description of the allowed numbers, as in "is not a number of CPUs".
     pub expected: &'static str,
     pub example: &'static str,
 }
@@ -219,7 +218,7 @@ impl<T: Copy + PartialEq> Kind for Choice<T> {
     }
 }
 
-/// A path, absolute after the check. Whether there is anything is not looked at.
+/// A path, made absolute. It need not exist.
 pub struct Path;
 
 impl Kind for Path {
@@ -232,7 +231,7 @@ impl Kind for Path {
     }
 }
 
-/// A program: a file that can be read, or a name to be found on PATH. The text is the advice where there is none.
+/// A program: a readable file, or a name to be found on PATH. The text is the advice if the file is not readable.
 pub struct Executable(pub &'static str);
 
 impl Kind for Executable {

@@ -1,11 +1,12 @@
-//! Settings of what is logged, how, and where, for all programs: rows and checks.
+//! Log settings of all programs: rows and checks.
 
 use std::path::PathBuf;
 
+use trellis_logging::LogFileSettings;
+use trellis_logging::LogFormat;
+
 use super::Checker;
 use super::kind::{Choice, Count};
-use crate::log_file::LogFileSettings;
-use crate::logging::{self, LogFormat};
 
 pub const FORMATS: Choice<LogFormat> = Choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
 const INTERVAL_HOURS: Count = Count { default: Some(24), max: 8760 };
@@ -14,7 +15,7 @@ const BACKUPS: Count = Count { default: Some(7), max: 10_000 };
 /// The rows, for a program whose config has a field `log`.
 macro_rules! log_group {
     () => {
-        $crate::settings::group! { "Log (on stderr, and in the file if one is given)";
+        $crate::settings::group! { "Log (on stderr, and in a file if --log-file is given)";
             /// `text` (coloured on a terminal, unless NO_COLOR is set) or `json` [default: text]
             "log-format" "FORMAT": $crate::settings::log::FORMATS => log.format;
 
@@ -30,11 +31,11 @@ macro_rules! log_group {
                 check |checker| checker.checked.log.file = checker.log_file(),
                 show |checked| $crate::settings::kind::path(&checked.log.file.as_ref()?.path);
 
-            /// Put the log file aside every so many hours, 1 to 8760; 24: at midnight UTC [default: 24]
+            /// Rotate the log file at this interval, 1 to 8760; 24: at midnight UTC [default: 24]
             "log-rotation-interval-hours" "HOURS",
                 show |checked| Some(i64::from(checked.log.file.as_ref()?.interval_hours).into());
 
-            /// How many log files that were put aside are kept, at least 1 [default: 7]
+            /// How many rotated log files to keep, at least 1 [default: 7]
             "log-rotation-backup-count" "N",
                 show |checked| Some(i64::from(checked.log.file.as_ref()?.backups).into());
         }
@@ -45,11 +46,11 @@ pub(crate) use log_group;
 impl<C> Checker<'_, C> {
     pub fn log_level(&mut self) -> String {
         let given = self.text("log-level").unwrap_or("info");
-        if logging::filter(given).is_none() {
+        if trellis_logging::filter(given).is_none() {
             let what = format!("{given:?} is not a log level");
             self.refuse(&["log-level"], what, "use error, warn, info, debug or trace");
         }
-        logging::plain_level(given).unwrap_or(given).to_owned()
+        trellis_logging::plain_level(given).unwrap_or(given).to_owned()
     }
 
     pub fn log_file(&mut self) -> Option<LogFileSettings> {
@@ -62,7 +63,7 @@ impl<C> Checker<'_, C> {
         let interval_hours = self.read(interval, &INTERVAL_HOURS).and_then(|hours| u32::try_from(hours).ok());
         let backups = self.read(backups, &BACKUPS).and_then(|count| u32::try_from(count).ok());
         let path: PathBuf = self.resolve("log-file", self.text("log-file")?);
-        if let Some(why) = (self.around.unwritable)(&path) {
+        if let Some(why) = (self.system.unwritable)(&path) {
             let what = format!("--log-file: {} cannot be written: {why}", path.display());
             self.refuse(&["log-file"], what, "give a file in a directory that exists and can be written to");
         }

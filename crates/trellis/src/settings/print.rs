@@ -1,5 +1,4 @@
-//! Effective settings as a configuration file, each with the place it came from. What is printed can be given back with
-//! `--config` and means the same.
+//! Prints effective settings as a configuration file, each with its source. `--config` reads the output with the same result.
 
 use toml::Value;
 
@@ -7,7 +6,7 @@ use super::given::Given;
 use super::problem::Source;
 use super::table::Program;
 
-/// A setting and its value; `None` where it is not set.
+/// A setting and its value; `None` if it is not set.
 pub type Row = (&'static str, Option<Value>);
 
 /// The settings that are printed, in the order of the table.

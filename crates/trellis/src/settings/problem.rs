@@ -1,9 +1,11 @@
-//! A reason not to start, as told to the user: what is wrong, where it came from, what to do. Knows no flags.
+//! The sources of settings, and the report of problems with them. Knows no flags.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::path::PathBuf;
 
-/// The place that set a value.
+use trellis_diagnostic::{Diagnostic, numbered};
+
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     CommandLine,
@@ -13,7 +15,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// This place and what the setting `name` is called there.
+    /// This source, with the name of the setting there.
     pub fn locate(&self, name: &str) -> String {
         match self {
             Self::CommandLine => format!("command line, --{name}"),
@@ -35,33 +37,14 @@ impl fmt::Display for Source {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub what: String,
-    pub place: String,
-    pub advice: String,
-}
-
-impl Problem {
-    pub fn new(what: impl Into<String>, place: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what: what.into(), place: place.into(), advice: advice.into() }
-    }
-}
-
 /// All problems as one numbered list.
-pub fn report(called: &str, problems: &[Problem]) -> String {
+pub fn report(called: &str, problems: &[Diagnostic]) -> String {
     let count = match problems.len() {
         1 => "1 problem".to_owned(),
         many => format!("{many} problems"),
     };
-    let mut text = format!("{called}: {count} with the arguments, nothing was started\n");
-    for (index, Problem { what, place, advice }) in problems.iter().enumerate() {
-        let number = index + 1;
-        // Writing to a String cannot fail.
-        let _ = write!(text, "\n{number:>3}. {what}\n     where: {place}\n     to do: {advice}\n");
-    }
-    let _ = write!(text, "\nAll flags: {called} --help\n");
-    text
+    let list = numbered(problems);
+    format!("{called}: {count} with the arguments, nothing was started\n{list}\nAll flags: {called} --help\n")
 }
 
 #[cfg(test)]
@@ -72,8 +55,8 @@ mod tests {
     fn a_report_reads_as_a_list() {
         let place = Source::File { path: "link.toml".into(), line: 3 }.locate("database");
         let problems = [
-            Problem::new("unknown flag --x", Source::CommandLine.to_string(), "remove it"),
-            Problem::new("--database has no value", place, "give one"),
+            Diagnostic::error(Source::CommandLine.to_string(), "unknown flag --x", "remove it"),
+            Diagnostic::error(place, "--database has no value", "give one"),
         ];
         let expected = "\
 trellis superlink: 2 problems with the arguments, nothing was started

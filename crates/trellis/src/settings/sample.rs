@@ -1,10 +1,11 @@
-//! Settings of a program that does not exist, for the tests of those who read them.
+//! Settings of an example program, for tests of their readers.
+
+use trellis_logging::LogSettings;
 
 use super::flags::Flags;
 use super::log::log_group;
 use super::table::Role::{Action, OfFlower};
 use super::table::{Program, group};
-use crate::logging::LogSettings;
 
 #[derive(Default)]
 struct Sample {

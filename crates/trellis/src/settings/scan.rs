@@ -2,18 +2,20 @@
 
 use std::ffi::OsString;
 
+use trellis_diagnostic::Diagnostic;
+
 use super::flags::Flags;
 use super::given::ON;
-use super::problem::{Problem, Source};
+use super::problem::Source;
 use super::table::Shape;
 
-/// What the command line says.
+/// The flags and values of a command line.
 #[derive(Debug, Default)]
 pub struct Scanned {
-    /// In the order given; where a flag is repeated the last one counts, of a list all.
+    /// In order. Of a repeated flag the last value counts, of a list all.
     pub values: Vec<(String, String)>,
-    pub problems: Vec<Problem>,
-    /// `--help`, `-h`, `--version` or `-V`, if asked for.
+    pub problems: Vec<Diagnostic>,
+    /// `--help`, `-h`, `--version` or `-V`, if given.
     pub show: Option<String>,
 }
 
@@ -35,7 +37,7 @@ pub fn scan(arguments: &[OsString], flags: &Flags) -> Scanned {
                 let known = name.strip_prefix("--").and_then(|name| flags.shape(name).map(|shape| (name, shape)));
                 let value = match known {
                     Some((_, Shape::Switch)) => value.or(Some(ON.to_owned())),
-                    // An unknown flag's value must not be taken for a mistake of its own.
+                    // The value of an unknown flag must not be reported as another mistake.
                     Some((_, Shape::Value | Shape::List)) => {
                         value.or_else(|| rest.next_if(|next| !next.starts_with("--")))
                     }
@@ -55,7 +57,7 @@ pub fn scan(arguments: &[OsString], flags: &Flags) -> Scanned {
 
 impl Scanned {
     fn refuse(&mut self, what: String, advice: impl Into<String>) {
-        self.problems.push(Problem::new(what, Source::CommandLine.to_string(), advice));
+        self.problems.push(Diagnostic::error(Source::CommandLine.to_string(), what, advice));
     }
 
     fn refuse_missing_value(&mut self, name: &str) {

@@ -1,6 +1,5 @@
-//! The table of a program's settings. A row says everything about one setting: its name, its help, what values it takes,
-//! where its value goes, and how it is printed. The command line, environment variables, configuration files, checks and
-//! `--print-config` all read the table.
+//! The table of a program's settings. A row has everything about one setting: name, help, kind of values, field of the config,
+//! printing. Command line, environment variables, configuration files, checks and `--print-config` all read the table.
 
 use clap::{Arg, ArgAction, Command};
 use toml::Value;
@@ -14,7 +13,7 @@ const PREFIX: &str = "TRELLIS_";
 pub struct Program<C: 'static> {
     /// Paragraphs with empty lines between them; the first one is the short description.
     pub about: &'static str,
-    /// In help texts `{called}` stands for the name the user knows the program by.
+    /// `{called}` is replaced by the name of the program as the user wrote it.
     pub after_help: &'static str,
     pub groups: &'static [Group<C>],
     pub subcommands: fn(Command) -> Command,
@@ -22,7 +21,7 @@ pub struct Program<C: 'static> {
 
 /// Settings below one heading of the help.
 pub struct Group<C: 'static> {
-    /// Empty: the settings stand beside `--help`.
+    /// Empty for settings beside `--help`.
     pub heading: &'static str,
     pub settings: &'static [Setting<C>],
 }
@@ -39,9 +38,9 @@ pub struct Setting<C: 'static> {
     pub help: &'static [&'static str],
     /// Reads the value if that needs no other setting.
     pub check: fn(&mut Checker<'_, C>),
-    /// The effective value, `None` where it is not set. A setting without this function is not printed.
+    /// The effective value, `None` if it is not set. Settings without this function are not printed.
     pub show: Option<fn(&C) -> Option<Value>>,
-    /// The setting that is printed in place of this one, because both mean the same.
+    /// The setting that is printed instead of this one, because both mean the same.
     pub printed_as: Option<&'static str>,
 }
 
@@ -60,9 +59,9 @@ pub enum Role {
     Setting,
     /// A setting that this variable of Flower sets too, because users of Flower expect it.
     AlsoIn(&'static str),
-    /// A flag of Flower that does little or nothing here. Only the long help shows it, and no advice names it.
+    /// A flag of Flower with little or no effect here. Only the long help shows it, and no advice names it.
     OfFlower,
-    /// Says what to do instead of serving. Neither the environment nor a file sets it.
+    /// A command instead of serving. Neither the environment nor a file sets it.
     Action,
     /// An action that the help does not show.
     HiddenAction,
@@ -108,7 +107,7 @@ pub fn variable_of(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// The name that a variable of ours would set, if there were such a setting.
+/// The name of the setting that a variable with our prefix would set.
 pub fn name_in(variable: &str) -> Option<&str> {
     variable.strip_prefix(PREFIX)
 }
@@ -127,9 +126,9 @@ fn paragraphs(lines: &[&str]) -> Vec<String> {
 /// "name" (Role) "VALUE": Kind => field.of.the.config;
 /// ```
 ///
-/// A switch has no `"VALUE"`, and a list has `["VALUE"]`. `Kind` reads and prints the value. Where no kind does that,
-/// `, check FUNCTION` and `, show FUNCTION` do; a setting that is read together with others has no check of its own.
-/// `, for "other"` names the setting that is printed in place of this one.
+/// A switch has no `"VALUE"`, and a list has `["VALUE"]`. `Kind` reads and prints the value. Without a kind,
+/// `, check FUNCTION` and `, show FUNCTION` do; settings that are checked together have no check of their own.
+/// `, for "other"` names the setting that is printed instead of this one.
 macro_rules! group {
     ($heading:expr; $(
         $(#[doc = $help:literal])*

@@ -1,5 +1,5 @@
-//! What the settings of a SuperLink mean together: a configuration, or the list of everything that is wrong. Pure: what
-//! it needs of the outside world is handed in.
+//! Checks the settings of a SuperLink together: returns its configuration, or all problems. Pure: the environment is an
+//! argument.
 
 mod addresses;
 mod apps;
@@ -12,38 +12,39 @@ mod tests;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use trellis_diagnostic::Diagnostic;
 use trellis_link::config::{Config, Keepalive, NativeApp};
+use trellis_logging::LogSettings;
 
 use super::state::StateLocation;
 use super::table::SUPERLINK;
-use crate::logging::LogSettings;
 use crate::process::OWN_PROGRAM;
-use crate::settings::{self, Given, Problem, Surroundings};
+use crate::settings::{self, Given, System};
 
-/// Names that mean a state kept in memory only: SQLite's, and Flower's.
+/// Database names for a state in memory: those of SQLite and Flower.
 const IN_MEMORY: [&str; 2] = [":memory:", ":flwr-in-memory:"];
 
 pub type Checker<'a> = settings::Checker<'a, Checked>;
 
-/// What passed the checks.
+/// Checked settings.
 #[derive(Debug, Clone, Default)]
 pub struct Checked {
     pub config: Config,
     pub state: StateLocation,
     /// The directory of native runs, if it is not that in the state directory.
     pub models: Option<PathBuf>,
-    /// The file that they come from.
+    /// The file of the run defaults.
     pub run_defaults: Option<PathBuf>,
     pub log: LogSettings,
     /// The user accepts that others on the network can listen and interfere.
     pub insecure_network_allowed: bool,
-    /// What the user should know although it is not wrong.
+    /// Remarks that are not errors.
     pub warnings: Vec<String>,
 }
 
-/// Checks everything, and says everything that is wrong.
-pub fn check(given: &Given, around: &Surroundings<'_>) -> Result<Checked, Vec<Problem>> {
-    let mut checker = Checker::new(&SUPERLINK, given, around, Checked::default());
+/// Runs all checks.
+pub fn check(given: &Given, system: &System<'_>) -> Result<Checked, Vec<Diagnostic>> {
+    let mut checker = Checker::new(&SUPERLINK, given, system, Checked::default());
     let addresses = checker.addresses();
     checker.tls();
     checker.plaintext(&addresses);
@@ -65,7 +66,7 @@ pub fn check(given: &Given, around: &Surroundings<'_>) -> Result<Checked, Vec<Pr
     Ok(Checked { warnings, ..checked })
 }
 
-/// The native ServerApp knows settings that its app does not have, and reads the defaults of those itself.
+/// Native ServerApps have settings that their apps do not have, and so read the defaults themselves.
 fn native_args(run_defaults: Option<&Path>) -> Vec<OsString> {
     let defaults = run_defaults.map(|path| ["--run-defaults".into(), path.into()]);
     std::iter::once("serverapp".into()).chain(defaults.into_iter().flatten()).collect()
@@ -78,10 +79,10 @@ impl Checker<'_> {
         if in_memory {
             if self.is_on("check-state") {
                 let advice = "leave out --database, or give the file to check";
-                self.refuse(&["database"], "a state in memory cannot be checked: there is none yet", advice);
+                self.refuse(&["database"], "a state in memory cannot be checked: it does not exist yet", advice);
             }
             if self.is_given("state-dir") {
-                self.warn("--state-dir is not used: the database is kept in memory and nothing survives a restart");
+                self.warn("--state-dir is not used: the database is in memory and nothing survives a restart");
             }
             return;
         }
@@ -94,8 +95,8 @@ impl Checker<'_> {
     }
 
     fn state_dir_by_default(&mut self) -> PathBuf {
-        self.around.default_state_dir("superlink").unwrap_or_else(|| {
-            let what = "there is no place for the state: neither HOME nor XDG_STATE_HOME is set";
+        self.system.default_state_dir("superlink").unwrap_or_else(|| {
+            let what = "there is no directory for the state: neither HOME nor XDG_STATE_HOME is set";
             self.refuse(&["state-dir"], what, "give a directory with --state-dir, or use --database :memory:");
             PathBuf::new()
         })

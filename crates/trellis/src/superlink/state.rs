@@ -1,4 +1,4 @@
-//! Where a SuperLink keeps its state: the stores there are, and which one the settings mean.
+//! The state of a SuperLink: chooses the store that the settings name.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use trellis_core::port::Store;
 use trellis_link::State;
 use trellis_store_memory::MemoryStore;
-use trellis_store_sqlite::{OpenError, SqliteStore, StateDirectory, Verdict, inspect};
+use trellis_store_sqlite::{DatabaseState, OpenError, SqliteStore, StateDirectory, inspect};
 
-use super::OTHER_TROUBLE;
-use crate::settings::here::print;
+use super::OTHER_ERROR;
+use crate::settings::system::print;
 
 /// Part of the machine's memory that the objects of a state in memory may take.
 const MEMORY_SHARE: u64 = 2;
@@ -22,7 +22,7 @@ pub enum StateLocation {
     /// In memory. Nothing survives the process.
     #[default]
     Memory,
-    /// In this directory, which goes away with the process. Nothing is forced to the disk.
+    /// In a directory that is removed with the process. Nothing is fsynced.
     Temporary { directory: PathBuf },
 }
 
@@ -42,7 +42,7 @@ impl StateLocation {
         Ok(State { directory, database, open })
     }
 
-    /// Prints what `--check-state` finds, without changing it.
+    /// Prints the result of `--check-state`. Changes nothing.
     pub fn tell(&self) -> ExitCode {
         let (database, place) = match self {
             StateLocation::Directory { directory, database } => {
@@ -52,18 +52,18 @@ impl StateLocation {
             StateLocation::Memory | StateLocation::Temporary { .. } => (PathBuf::new(), "in memory".to_owned()),
         };
         let (code, verdict) = match inspect(&database) {
-            Verdict::Current => (0, "current: this version can use it as it is".to_owned()),
-            Verdict::NotInitialised => (1, "not initialised: it is created at the first start".to_owned()),
-            Verdict::NeedsUpgrade { from, to } => {
+            DatabaseState::Current => (0, "current: this version can use it as it is".to_owned()),
+            DatabaseState::NotInitialised => (1, "not initialised: it is created at the first start".to_owned()),
+            DatabaseState::NeedsUpgrade { from, to } => {
                 (2, format!("needs an upgrade from version {from} to {to}: done at the next start, after a backup"))
             }
-            Verdict::TooNew { found, known } => {
+            DatabaseState::TooNew { found, known } => {
                 (3, format!("too new: it has version {found}, this program knows up to {known}; use a newer trellis"))
             }
-            Verdict::Flower => {
-                (OTHER_TROUBLE, format!("{} belongs to the original Flower SuperLink", database.display()))
+            DatabaseState::Flower => {
+                (OTHER_ERROR, format!("{} belongs to the original Flower SuperLink", database.display()))
             }
-            Verdict::Foreign(why) => (OTHER_TROUBLE, format!("{} is not ours: {why}", database.display())),
+            DatabaseState::Foreign(why) => (OTHER_ERROR, format!("{} has another format: {why}", database.display())),
         };
         print(&format!("state {place}: {verdict}\n"));
         ExitCode::from(code)

@@ -1,22 +1,22 @@
-//! The settings of `trellis superlink`: one table. A row for each; what they mean together is in `check`.
+//! The settings of `trellis superlink`, one row each. `check` checks how they fit together.
 
 use std::time::Duration;
 
 use toml::Value;
+use trellis_client::Address;
 use trellis_link::config::{AppTrust, Isolation};
 
 use super::check::Checked;
 use super::state::StateLocation;
-use crate::address::Address;
 use crate::sandbox::sandbox_group;
 use crate::settings::Role::{Action, HiddenAction, OfFlower};
 use crate::settings::kind::{Choice, Count, Executable, Hosts, Path, Size, Switch, Time, path, text, time};
 use crate::settings::{Program, config_group, group, log_group};
 
 const MIB: u64 = 1 << 20;
-/// Nobody has a machine for more.
+/// More than any machine can run.
 const MAX_SERVERAPPS: u64 = 10_000;
-/// Clients of gRPC cannot send more at once. The minimum is a MiB: below it not even the messages around a model pass.
+/// Clients of gRPC cannot send more at once. The minimum is a MiB: below it not even the messages system a model pass.
 const MAX_MESSAGE: u64 = 1 << 31;
 const MAX_IDLE: Duration = Duration::from_secs(24 * 3600);
 const ISOLATIONS: Choice<Isolation> = Choice(&[("subprocess", Isolation::Subprocess), ("process", Isolation::Process)]);
@@ -25,7 +25,7 @@ const TRUSTS: Choice<AppTrust> =
 
 const AFTER_HELP: &str = "\
 Examples:
-  Try it on one machine that nobody else uses, without encryption and accounts:
+  Try it on one machine without other users, without encryption and accounts:
     {called} --insecure
 
   Serve a network with TLS, and only SuperNodes registered with `flwr supernode register`:
@@ -35,7 +35,7 @@ Examples:
   Run apps with the packages of a virtual environment:
     {called} --insecure --python ~/venv/bin/python
 
-  Show what would be used, and where each value comes from:
+  Show the effective settings and their sources:
     {called} --config superlink.toml --print-config
 
 Configuration:
@@ -44,25 +44,25 @@ Configuration:
     2. an environment variable    TRELLIS_FLEET_API_ADDRESS=127.0.0.1:9092
     3. the file given by --config fleet-api-address = \"127.0.0.1:9092\"
     4. the default
-  A switch that one place turns on is turned off by a place before it: --insecure=false,
+  A switch that is on can be turned off by a place before it: --insecure=false,
   TRELLIS_INSECURE=false. A flag that may be repeated is a list: TRELLIS_ENDPOINT=a,b in the
   environment, endpoint = [\"a\", \"b\"] in the file. Sizes and durations take a unit: 64MiB, 2GiB,
   500MB; 30s, 2m, 1h.
 
 Exit codes:
-  0 stopped on request; 1 could not serve; 2 refused arguments; 130, 143 stopped by a second signal.
+  0 stopped on request; 1 failed; 2 refused arguments; 130, 143 stopped by a second signal.
 ";
 
 pub static SUPERLINK: Program<Checked> = Program {
     about: "Serve a federation: the coordinator that SuperNodes, ServerApps and the `flwr` command connect to.\n\n\
             Unmodified programs of Flower 1.25 to 1.42 work with it, over gRPC and HTTP, all at the same time. Runs, messages \
-            and models are kept on disk and survive a crash or a restart.",
+            and models are stored on disk and survive a crash or a restart.",
     after_help: AFTER_HELP,
     groups: &[
-        group! { "Addresses (IPv4:port, [IPv6]:port or name:port; port 0 takes any free one)";
+        group! { "Addresses (IPv4:port, [IPv6]:port or name:port; port 0 selects a free one)";
             /// Host of the HTTP API, for Flower 1.35 and later [default: 0.0.0.0, with --insecure 127.0.0.1]
             ///
-            /// There `flwr` 1.37, SuperNodes 1.40 and ServerApps 1.35, and all later ones, connect; older ones use the gRPC
+            /// `flwr` 1.37, SuperNodes 1.40 and ServerApps 1.35, and all later ones, connect here; older ones use the gRPC
             /// addresses below. Without TLS the defaults serve this machine only, as those of Flower 1.42 do (those of 1.25 serve
             /// all networks).
             "host" "HOST", show |checked| text(&http(checked)?.host.to_string());
@@ -70,30 +70,30 @@ pub static SUPERLINK: Program<Checked> = Program {
             /// Port of the HTTP API [default: 8000]
             "port" "PORT", show |checked| Some(i64::from(http(checked)?.port).into());
 
-            /// Where the `flwr` command before 1.37 connects (Control API, gRPC) [default: 0.0.0.0:9093, with --insecure 127.0.0.1:9093]
+            /// Address for the `flwr` command before 1.37 (Control API, gRPC) [default: 0.0.0.0:9093, with --insecure 127.0.0.1:9093]
             "control-api-address" "ADDRESS", show |checked| text(&checked.config.control_address);
 
-            /// Where SuperNodes before 1.40 connect (Fleet API, gRPC) [default: 0.0.0.0:9092, with --insecure 127.0.0.1:9092]
+            /// Address for SuperNodes before 1.40 (Fleet API, gRPC) [default: 0.0.0.0:9092, with --insecure 127.0.0.1:9092]
             "fleet-api-address" "ADDRESS", show |checked| text(&checked.config.fleet_address);
 
-            /// Where ServerApps and SuperExecs connect (ServerAppIo API, gRPC) [default: 127.0.0.1:9091]
+            /// Address for ServerApps and SuperExecs (ServerAppIo API, gRPC) [default: 127.0.0.1:9091]
             ///
             /// This API has no TLS. Without a token or a secret, only programs of the SuperLink's own user on this machine are
-            /// served (--serverappio-trust). For a SuperExec elsewhere give an address that only trusted machines reach, or let
+            /// served (--serverappio-trust). For a remote SuperExec give an address that only trusted machines reach, or let
             /// it use the HTTP API, with --superexec-auth-secret-file.
             "serverappio-api-address" "ADDRESS", show |checked| text(&checked.config.serverappio_address);
 
             /// Later name of --serverappio-api-address
             "runtime-api-address" (OfFlower) "ADDRESS", for "serverappio-api-address";
 
-            /// Where to answer health checks (gRPC health protocol, without TLS) [default: nowhere]
+            /// Address of health checks (gRPC health protocol, without TLS) [default: not served]
             ///
-            /// The HTTP API answers at /health too.
+            /// The HTTP API has /health, too.
             "health-server-address" "ADDRESS", show |checked| text(checked.config.health_address.as_deref()?);
 
-            /// Where to serve metrics for Prometheus without TLS [default: nowhere]
+            /// Address of metrics for Prometheus, without TLS [default: not served]
             ///
-            /// The HTTP API has them at /metrics too. This address asks nobody who they are: it is for a network of monitoring.
+            /// The HTTP API has /metrics, too. This address has no authentication: use it in a network for monitoring only.
             "metrics-address" "ADDRESS", show |checked| text(checked.config.metrics_address.as_deref()?);
 
             /// A name or address that clients use, which the certificate must cover: HOST or HOST:PORT; may be repeated
@@ -113,12 +113,12 @@ pub static SUPERLINK: Program<Checked> = Program {
             /// Serve without TLS, this machine only; for every user of this machine unless --account-auth is on
             ///
             /// Without accounts, every user and program of this machine can submit runs, and so execute code as the user of
-            /// this SuperLink and on every node. `trellis up` and `trellis server` start SuperLinks with accounts. Data can be
-            /// read and changed on the network, so other addresses than those of this machine are refused, unless
-            /// --allow-insecure-network is given too.
+            /// this SuperLink and on every node. `trellis up` and `trellis server` start SuperLinks with accounts. Others on
+            /// the network could read and change the data, so addresses other than those of this machine require
+            /// --allow-insecure-network.
             "insecure", show |checked| Some(checked.config.tls.is_none().into());
 
-            /// Serve a network although it is not safe: without TLS (--insecure), or without accounts (--account-auth off)
+            /// Serve a network insecurely: without TLS (--insecure), or without accounts (--account-auth off)
             ///
             /// For a network where every machine is trusted, as a laboratory or a VPN.
             "allow-insecure-network": Switch => insecure_network_allowed;
@@ -137,37 +137,37 @@ pub static SUPERLINK: Program<Checked> = Program {
 
             /// Whether `flwr` needs the token of an account: `on`, `off` or `auto` [default: auto]
             ///
-            /// `auto`: on, unless the HTTP and the Control API can both be reached from this machine only. Who may submit a run
-            /// executes code here and on the nodes; without accounts, every user of this machine may.
+            /// `auto`: on, unless only this machine can reach the HTTP and the Control API. A caller who submits a run executes
+            /// code here and on the nodes; without accounts, every user of this machine can do that.
             "account-auth" "MODE", show |checked| text(if checked.config.accounts { "on" } else { "off" });
 
-            /// File with the token of the first account, `admin` [default: one is drawn, and put into the state directory]
+            /// File with the token of the first account, `admin` [default: a random one, written to the state directory]
             ///
-            /// At least 32 characters, in a file that only its owner can use (mode 0600) and at most its group can read. The token in the
-            /// file is the account's at each start; one that the file held before is revoked.
+            /// At least 32 characters, in a file that only its owner can write (mode 0600) and at most its group can read. The account
+            /// has the token in the file at each start; a previous one is revoked.
             "admin-token-file" "FILE", show |checked| path(checked.config.admin_token.as_deref()?);
         },
         group! { "State";
-            /// Directory for everything that must survive a restart [default: ~/.local/state/trellis/superlink]
+            /// Directory for all data that must survive a restart [default: ~/.local/state/trellis/superlink]
             ///
-            /// Under $XDG_STATE_HOME where that is set. One SuperLink uses a directory at a time.
+            /// Below $XDG_STATE_HOME if that is set. Only one SuperLink can use a directory at a time.
             "state-dir" "DIR", show state_dir;
 
-            /// Database file [default: in the state directory]; `:memory:` keeps nothing
+            /// Database file [default: in the state directory]; `:memory:` stores nothing
             ///
             /// With `:memory:` (or Flower's name for it, `:flwr-in-memory:`) nothing survives the process.
             "database" "FILE", check |checker| checker.state(), show database;
         },
         group! { "Apps";
-            /// Who starts ServerApps: `subprocess` (the SuperLink) or `process` (a flower-superexec) [default: subprocess]
+            /// Program that starts ServerApps: `subprocess` (the SuperLink) or `process` (a flower-superexec) [default: subprocess]
             ///
-            /// Native runs, which need no Python, are started by the SuperLink in both cases.
+            /// The SuperLink starts native runs, which need no Python, in both cases.
             "isolation" "MODE": ISOLATIONS => config.isolation;
 
-            /// Python interpreter that runs ServerApps [default: that of the `flwr-serverapp` on PATH]
+            /// Python interpreter of ServerApps [default: that of the `flwr-serverapp` on PATH]
             ///
-            /// Its environment must have Flower and what the apps import. Only used with --isolation subprocess. Without one, native
-            /// runs are served alone.
+            /// Its environment must have Flower and the imports of the apps. Only used with --isolation subprocess. Without one, only
+            /// native runs are served.
             "python" "FILE": Executable("give the path of a Python interpreter") => config.python;
 
             /// Directory for the models and checkpoints of native runs [default: `models` in the state directory]
@@ -175,10 +175,10 @@ pub static SUPERLINK: Program<Checked> = Program {
             /// Each run has a directory in it, which stays when the run is over.
             "models-dir" "DIR": Path => models;
 
-            /// What runs begin with where `--run-config` says nothing: a TOML file of keys, as num-server-rounds and strategy
+            /// Defaults for settings that `--run-config` does not set: a TOML file with keys as num-server-rounds and strategy
             ///
-            /// A key counts for the apps that have it, and before what they say themselves; for native runs all settings of `trellis
-            /// run` count. Read at start.
+            /// A key applies to apps that have it, and overrides their own default; native runs have all settings of `trellis
+            /// run`. Read at start.
             "run-defaults" "FILE", check |checker| checker.run_defaults(), show |checked| path(checked.run_defaults.as_deref()?);
 
             /// Secret that SuperExecs sign with (Flower 1.30 and later); only used with --isolation process
@@ -194,32 +194,32 @@ pub static SUPERLINK: Program<Checked> = Program {
             /// that reaches --serverappio-api-address. Trusted callers take runs, push instructions to nodes and read replies.
             "serverappio-trust" "WHOSE": TRUSTS => config.app_trust;
 
-            /// Let ServerApps of Flower 1.40 and later install the packages their app asks for
+            /// Let ServerApps of Flower 1.40 and later install the packages that their app requires
             ///
-            /// Flower 1.42 does so by default. Here it is off: an app would bring code from a package index to this machine.
+            /// On by default in Flower 1.42. Off by default here: an app would download code to this machine.
             "allow-runtime-dependency-installation": Switch => config.dependency_installation;
 
-            /// Install nothing for ServerApps, which is the default
+            /// Do not install packages for ServerApps, which is the default
             "disable-runtime-dependency-installation" (OfFlower), for "allow-runtime-dependency-installation";
         },
         sandbox_group!(config.sandbox),
         group! { "Connections";
             /// Ping a silent connection this often, 1s to 1h [default: 30s]
             ///
-            /// HTTP/2 pings on gRPC connections, TCP keepalive on all. Clients may ping as often as they like: no minimum is set
-            /// for them, so none is cut off for pinging too often.
+            /// HTTP/2 pings on gRPC connections, TCP keepalive on all. Clients may ping at any rate: no connection is closed for
+            /// pinging too often.
             "keepalive-interval" "DURATION", show |checked| time(checked.config.keepalive.interval);
 
-            /// End a connection whose ping is not answered in this time, at most twice the interval [default: 20s]
+            /// Close a connection that does not answer a ping in this time, at most twice the interval [default: 20s]
             ///
-            /// Strict firewalls forget connections that are silent for 60s: keep the sum of the two below that.
+            /// Strict firewalls drop connections that are silent for 60s: use a smaller sum of the two.
             "keepalive-timeout" "DURATION", show |checked| time(checked.config.keepalive.timeout);
 
             /// Close HTTP/1.1 connections without a call for this long, 1s to 24h [default: 2m]
             "idle-timeout" "DURATION": Time { max: MAX_IDLE } => config.keepalive.idle;
         },
         group! { "Limits";
-            /// ServerApps that this SuperLink runs at once; further runs stay pending, the oldest is next [default: 4 for each
+            /// Maximum number of concurrent ServerApps; further runs are pending, oldest first [default: 4 for each
             /// core, and one for each 512MiB of memory at most]
             ///
             /// `trellis runs` shows the position of a run in the queue.
@@ -237,16 +237,16 @@ pub static SUPERLINK: Program<Checked> = Program {
         log_group!(),
         config_group!(),
         group! { "Configuration and inspection";
-            /// Say whether the state can be used by this version, and exit
+            /// Check whether this version can use the state, and exit
             ///
             /// Exit codes: 0 it is current, 1 there is none yet, 2 it will be upgraded at the next start, 3 it was written by a
-            /// newer version, 255 other trouble. Nothing is changed.
+            /// newer version, 255 other errors. Nothing is changed.
             "check-state" (Action);
 
-            /// Print the names of the points where a test can crash the SuperLink, and exit
+            /// Print the names of the crash points for tests, and exit
             "list-crash-points" (HiddenAction);
         },
-        group! { "Flags of flower-superlink that do little or nothing here";
+        group! { "Flags of flower-superlink with little or no effect here";
             /// Old name of --control-api-address
             "exec-api-address" (OfFlower) "ADDRESS", for "control-api-address";
 
@@ -256,7 +256,7 @@ pub static SUPERLINK: Program<Checked> = Program {
             /// Ignored: all cores are used
             "fleet-api-num-workers" (OfFlower) "N";
 
-            /// Ignored: apps are kept with the rest of the state
+            /// Ignored: apps are stored with the rest of the state
             "storage-dir" (OfFlower) "DIR";
 
             /// Ignored, as in Flower

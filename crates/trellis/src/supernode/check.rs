@@ -1,5 +1,5 @@
-//! What the settings of a SuperNode mean together: a configuration, or the list of everything that is wrong. Pure: what
-//! it needs of the outside world is handed in.
+//! Checks the settings of a SuperNode together: returns its configuration, or all problems. Pure: the environment is an
+//! argument.
 
 mod addresses;
 mod apps;
@@ -16,15 +16,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use trellis_client::{Security, Target, Trust};
+use trellis_diagnostic::Diagnostic;
 use trellis_flower::Isolation;
 use trellis_node::config::{Config, WarmSettings};
 
 use super::table::SUPERNODE;
-use crate::logging::LogSettings;
 use crate::process::OWN_PROGRAM;
-use crate::settings::{self, Given, Problem, Surroundings};
+use crate::settings::{self, Given, System};
 pub use apps::{Lifecycle, OF_SANDBOX, OF_WARM_APPS};
 pub use retry::{Zero, max_retries, max_wait};
+use trellis_logging::LogSettings;
 
 pub type Checker<'a> = settings::Checker<'a, Checked>;
 
@@ -33,7 +34,7 @@ type AppSettings = BTreeMap<String, String>;
 
 /// The machine, as far as the checks need it.
 pub struct Machine<'a> {
-    pub around: &'a Surroundings<'a>,
+    pub system: &'a System<'a>,
     /// The text of a file.
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
     /// The authorities in a file, or those of the system.
@@ -41,12 +42,12 @@ pub struct Machine<'a> {
     /// Why a file is no key of a node, if so.
     pub unusable_key: &'a dyn Fn(&Path) -> Option<String>,
     /// Everything that is wrong with an app of this program.
-    pub native: &'a dyn Fn(&str, &AppSettings) -> Vec<trellis_native::Problem>,
+    pub native: &'a dyn Fn(&str, &AppSettings) -> Vec<Diagnostic>,
     /// The interpreter of the `flwr-clientapp` on PATH.
     pub python: &'a dyn Fn() -> Option<PathBuf>,
 }
 
-/// What passed the checks.
+/// Checked settings.
 #[derive(Debug, Clone)]
 pub struct Checked {
     pub config: Config,
@@ -57,17 +58,17 @@ pub struct Checked {
     pub log: LogSettings,
     /// The file with the authorities.
     pub root_certificates: Option<PathBuf>,
-    /// The settings of the node as they were given, or their file.
+    /// The settings of the node as given, or their file.
     pub node_config: Option<String>,
     /// The file with the keys.
     pub trusted_entities: Option<PathBuf>,
-    /// What the user should know although it is not wrong.
+    /// Remarks that are not errors.
     pub warnings: Vec<String>,
 }
 
-/// Checks everything, and says everything that is wrong.
-pub fn check(given: &Given, zero: Zero, machine: &Machine<'_>) -> Result<Checked, Vec<Problem>> {
-    let mut checker = Checker::new(&SUPERNODE, given, machine.around, unset());
+/// Runs all checks.
+pub fn check(given: &Given, zero: Zero, machine: &Machine<'_>) -> Result<Checked, Vec<Diagnostic>> {
+    let mut checker = Checker::new(&SUPERNODE, given, machine.system, unset());
     checker.superlink();
     checker.security(machine);
     checker.transport();
@@ -85,7 +86,7 @@ pub fn check(given: &Given, zero: Zero, machine: &Machine<'_>) -> Result<Checked
     Ok(Checked { warnings, ..checked })
 }
 
-/// The settings where nothing is given.
+/// The defaults.
 fn unset() -> Checked {
     let superlink = Target { host: String::new(), port: 0, security: Security::Plaintext, token: None };
     let mut config = Config::new(superlink, PathBuf::new());

@@ -1,5 +1,5 @@
-//! Reads what a site outside of a cluster was given (the Secret `<federation>-join-<site>`): exported into a file, or mounted as a
-//! directory. Of it becomes a file of settings, weaker than all that is said beside it. What settings mean is not known here.
+//! Reads the join bundle of a site outside of a cluster (the Secret `<federation>-join-<site>`): an exported file, or a mounted
+//! directory. It becomes a file of settings with the lowest precedence. Does not know what settings mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -13,9 +13,9 @@ use trellis_spec::yaml;
 
 use crate::private_dir;
 
-/// In the state directory: what came in a file.
+/// Subdirectory of the state directory for the entries of an exported bundle.
 pub const DIRECTORY: &str = "join";
-/// The API server takes no Secret above 1 MiB; in base64 it is a third longer, and notes about its past come with it.
+/// The API server limits Secrets to 1 MiB; base64 adds a third, and kubectl adds metadata.
 const MAX_EXPORT_BYTES: u64 = 4 << 20;
 /// Maximum total size of the entries of a mounted Secret.
 const MAX_MOUNTED_BYTES: u64 = 1 << 20;
@@ -25,19 +25,19 @@ const MAX_ENTRIES: usize = 20_000;
 const MAX_NAME_BYTES: usize = 253;
 /// Settings that name another entry.
 const FILES: [&str; 2] = ["root-certificates", "auth-supernode-private-key"];
-/// A site is told where to connect and how. What it runs there it decides itself.
+/// A bundle says how to connect. The site itself decides what runs on its machines.
 const MAY_BE_SET: [&str; 5] = ["superlink", "name", "insecure", FILES[0], FILES[1]];
 const EXPORT: &str = "export it again: kubectl get secret FEDERATION-join-SITE -o yaml > FILE";
 
 type Entries = BTreeMap<String, Vec<u8>>;
 
-/// What is wrong, and what to do.
-type Wrong = (String, String);
+/// A problem and its advice.
+type JoinProblem = (String, String);
 
 /// The file with the settings of this machine's node. Entries of an exported Secret are written to `directory`,
 /// readable by its user only; a mounted Secret is used in place.
-pub fn settings(path: &Path, node: Option<&str>, directory: &Path) -> Result<PathBuf, Vec<Wrong>> {
-    let unreadable = |error: io::Error| vec![wrong(format!("{} cannot be read: {error}", path.display()), EXPORT)];
+pub fn settings(path: &Path, node: Option<&str>, directory: &Path) -> Result<PathBuf, Vec<JoinProblem>> {
+    let unreadable = |error: io::Error| vec![problem(format!("{} cannot be read: {error}", path.display()), EXPORT)];
     let is_directory = fs::metadata(path).map_err(unreadable)?.is_dir();
     let entries = match is_directory {
         true => mounted(path).map_err(unreadable)?,
@@ -45,25 +45,26 @@ pub fn settings(path: &Path, node: Option<&str>, directory: &Path) -> Result<Pat
             exported(&small(path, MAX_EXPORT_BYTES).map_err(unreadable)?).map_err(|problems| placed(path, problems))?
         }
     };
-    let wanted = wanted(&entries, node).map_err(|problems| placed(path, problems))?;
+    let required = required(&entries, node).map_err(|problems| placed(path, problems))?;
     let directory = match is_directory {
         true => path.to_owned(),
         false => {
-            keep(directory, &entries, &wanted.files).map_err(|error| {
-                let what = format!("what is in {} cannot be kept in {}: {error}", path.display(), directory.display());
-                vec![wrong(what, "give a directory that can be written with --state-dir")]
+            write_entries(directory, &entries, &required.files).map_err(|error| {
+                let what =
+                    format!("the entries of {} cannot be written to {}: {error}", path.display(), directory.display());
+                vec![problem(what, "give a writable directory with --state-dir")]
             })?;
             directory.to_owned()
         }
     };
-    Ok(directory.join(wanted.settings))
+    Ok(directory.join(required.settings))
 }
 
-fn wrong(what: impl Into<String>, to_do: impl Into<String>) -> Wrong {
+fn problem(what: impl Into<String>, to_do: impl Into<String>) -> JoinProblem {
     (what.into(), to_do.into())
 }
 
-fn placed(path: &Path, problems: Vec<Wrong>) -> Vec<Wrong> {
+fn placed(path: &Path, problems: Vec<JoinProblem>) -> Vec<JoinProblem> {
     problems.into_iter().map(|(what, to_do)| (format!("{}: {what}", path.display()), to_do)).collect()
 }
 
@@ -79,7 +80,7 @@ fn small(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > max_bytes { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// A Secret mounted in a pod. The kubelet's own names begin with a dot.
+/// The entries of a mounted Secret. Names of the kubelet begin with a dot.
 fn mounted(directory: &Path) -> io::Result<Entries> {
     let (mut entries, mut bytes_left) = (Entries::new(), MAX_MOUNTED_BYTES);
     for entry in fs::read_dir(directory)? {
@@ -103,33 +104,32 @@ fn mounted(directory: &Path) -> io::Result<Entries> {
 }
 
 /// A Secret as `kubectl get -o yaml` or `-o json` prints it.
-fn exported(text: &[u8]) -> Result<Entries, Vec<Wrong>> {
-    let text = std::str::from_utf8(text).map_err(|_| vec![wrong("it is no text in UTF-8", EXPORT)])?;
+fn exported(text: &[u8]) -> Result<Entries, Vec<JoinProblem>> {
+    let text = std::str::from_utf8(text).map_err(|_| vec![problem("it is no text in UTF-8", EXPORT)])?;
     let documents = yaml::read(text, "Secret").map_err(|problems| {
-        let shown = |problem: &trellis_spec::Problem| wrong(format!("line {}: {}", problem.line, problem.what), EXPORT);
-        problems.0.iter().map(shown).collect::<Vec<_>>()
+        problems.0.iter().map(|it| problem(format!("line {}: {}", it.place.line, it.what), EXPORT)).collect::<Vec<_>>()
     })?;
     let [secret] = documents.as_slice() else {
-        return Err(vec![wrong(format!("it has {} documents, not one", documents.len()), EXPORT)]);
+        return Err(vec![problem(format!("it has {} documents, not one", documents.len()), EXPORT)]);
     };
     match secret["kind"].as_str() {
         Some("Secret") => {}
-        Some(kind) => return Err(vec![wrong(format!("it is a {kind}, not a Secret"), EXPORT)]),
-        None => return Err(vec![wrong("it is no Secret of Kubernetes", EXPORT)]),
+        Some(kind) => return Err(vec![problem(format!("it is a {kind}, not a Secret"), EXPORT)]),
+        None => return Err(vec![problem("it is not a Secret of Kubernetes", EXPORT)]),
     }
-    let Value::Object(data) = &secret["data"] else { return Err(vec![wrong("the Secret has no entries", EXPORT)]) };
+    let Value::Object(data) = &secret["data"] else { return Err(vec![problem("the Secret has no entries", EXPORT)]) };
     if data.len() > MAX_ENTRIES {
-        return Err(vec![wrong(format!("the Secret has more than {MAX_ENTRIES} entries"), EXPORT)]);
+        return Err(vec![problem(format!("the Secret has more than {MAX_ENTRIES} entries"), EXPORT)]);
     }
     let (mut entries, mut problems) = (Entries::new(), Vec::new());
     for (name, value) in data {
         if !is_entry_name(name) {
-            problems.push(wrong(format!("its entry {name:?} has no name that a Secret can have"), EXPORT));
+            problems.push(problem(format!("its entry {name:?} has no name that a Secret can have"), EXPORT));
             continue;
         }
         match value.as_str().and_then(|text| STANDARD.decode(text.trim()).ok()) {
             Some(bytes) => drop(entries.insert(name.clone(), bytes)),
-            None => problems.push(wrong(format!("its entry {name} is damaged: it is no base64"), EXPORT)),
+            None => problems.push(problem(format!("its entry {name} is damaged: it is not base64"), EXPORT)),
         }
     }
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
@@ -142,25 +142,25 @@ fn is_entry_name(name: &str) -> bool {
         && !name.starts_with('.')
 }
 
-/// What one node needs of the entries.
+/// The entries that one node needs.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct Required {
     settings: String,
-    /// All files, the settings last: who finds them finds what they name.
+    /// All files to write, the settings last, because they refer to the others.
     files: Vec<String>,
 }
 
-fn wanted(entries: &Entries, node: Option<&str>) -> Result<Wanted, Vec<Wrong>> {
+fn required(entries: &Entries, node: Option<&str>) -> Result<Required, Vec<JoinProblem>> {
     let settings = format!("node-{}.toml", index(entries, node).map_err(|problem| vec![problem])?);
     let text = String::from_utf8_lossy(&entries[&settings]).into_owned();
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| vec![wrong(format!("{settings} is damaged: {}", error.message()), EXPORT)])?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        vec![problem(format!("{settings} is damaged: {}", error.message()), EXPORT)]
+    })?;
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for (name, value) in &table {
         if !MAY_BE_SET.contains(&name.as_str()) {
-            let to_do = format!("remove it there, or say it here: --{name}");
-            problems.push(wrong(format!("{settings} sets {name}, which is for this machine to say"), to_do));
+            let to_do = format!("remove it there, or set it here: --{name}");
+            problems.push(problem(format!("{settings} sets {name}, which only this machine may set"), to_do));
         }
         if !FILES.contains(&name.as_str()) {
             continue;
@@ -169,40 +169,40 @@ fn wanted(entries: &Entries, node: Option<&str>) -> Result<Wanted, Vec<Wrong>> {
         let file = value.as_str().unwrap_or_default();
         match entries.get(file).is_some_and(|bytes| !bytes.is_empty()) {
             true => files.push(file.to_owned()),
-            false => problems.push(wrong(format!("there is no entry {file:?}, which {settings} names"), EXPORT)),
+            false => problems.push(problem(format!("there is no entry {file:?}, which {settings} names"), EXPORT)),
         }
     }
     files.push(settings.clone());
-    if problems.is_empty() { Ok(Wanted { settings, files }) } else { Err(problems) }
+    if problems.is_empty() { Ok(Required { settings, files }) } else { Err(problems) }
 }
 
 /// Which node this machine is.
-fn index(entries: &Entries, node: Option<&str>) -> Result<u32, Wrong> {
+fn index(entries: &Entries, node: Option<&str>) -> Result<u32, JoinProblem> {
     let number = |name: &str| name.strip_prefix("node-")?.strip_suffix(".toml")?.parse().ok();
     let there: BTreeSet<u32> = entries.keys().filter_map(|name| number(name)).collect();
     let listed = there.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let given = match node {
-        Some(text) => Some(text.parse().map_err(|_| wrong(format!("--node {text:?} is no number"), "count from 0"))?),
+        Some(text) => Some(text.parse().map_err(|_| problem(format!("--node {text:?} is no number"), "count from 0"))?),
         None => None,
     };
     match (given, there.first()) {
-        (_, None) => Err(wrong("there is no entry node-0.toml: it has settings of no node", EXPORT)),
+        (_, None) => Err(problem("there is no entry node-0.toml: it has no settings of a node", EXPORT)),
         (Some(index), _) if there.contains(&index) => Ok(index),
         (Some(index), _) => {
             let to_do =
                 format!("give one of these with --node: {listed}; or raise `nodes` of the site, and export again");
-            Err(wrong(format!("there is no entry node-{index}.toml"), to_do))
+            Err(problem(format!("there is no entry node-{index}.toml"), to_do))
         }
         (None, Some(only)) if there.len() == 1 => Ok(*only),
         (None, _) => {
-            let to_do = "say which one this is with --node; each is for one machine";
-            Err(wrong(format!("it has settings of several nodes: {listed}"), to_do))
+            let to_do = "select one with --node; each is for one machine";
+            Err(problem(format!("it has settings of several nodes: {listed}"), to_do))
         }
     }
 }
 
 /// Each file appears whole, and is its user's alone.
-fn keep(directory: &Path, entries: &Entries, files: &[String]) -> io::Result<()> {
+fn write_entries(directory: &Path, entries: &Entries, files: &[String]) -> io::Result<()> {
     private_dir::claim(directory).map_err(io::Error::other)?;
     for name in files {
         trellis_files::replace(&directory.join(name), &entries[name], trellis_files::PRIVATE_FILE)?;
@@ -230,7 +230,7 @@ mod tests {
         vec![("address", "h:1"), ("ca.crt", "CA"), first, ("node-1.key", "KEY"), ("node-1.toml", SETTINGS)]
     }
 
-    fn joined(text: &str, node: Option<&str>) -> Result<(tempfile::TempDir, PathBuf), Vec<Wrong>> {
+    fn joined(text: &str, node: Option<&str>) -> Result<(tempfile::TempDir, PathBuf), Vec<JoinProblem>> {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("lab.yaml");
         fs::write(&file, text).expect("written");
@@ -305,12 +305,12 @@ mod tests {
             (secret(&whole()), Some("7"), vec!["there is no entry node-7.toml"]),
             (secret(&whole()), Some("first"), vec!["--node \"first\" is no number"]),
             (secret(&without("ca.crt")), Some("1"), vec!["there is no entry \"ca.crt\", which node-1.toml names"]),
-            (secret(&[("address", "h:1")]), None, vec!["there is no entry node-0.toml: it has settings of no node"]),
+            (secret(&[("address", "h:1")]), None, vec!["there is no entry node-0.toml: it has no settings of a node"]),
             (
                 secret(&[("node-0.toml", "python = \"/tmp/x\"\nroot-certificates = \"../../etc/passwd\"\n")]),
                 None,
                 vec![
-                    "node-0.toml sets python, which is for this machine to say",
+                    "node-0.toml sets python, which only this machine may set",
                     "there is no entry \"../../etc/passwd\", which node-0.toml names",
                 ],
             ),
@@ -319,9 +319,9 @@ mod tests {
             (
                 "kind: Secret\ndata: {a: '%', b: '!'}\n".to_owned(),
                 None,
-                vec!["its entry a is damaged: it is no base64", "its entry b is damaged: it is no base64"],
+                vec!["its entry a is damaged: it is not base64", "its entry b is damaged: it is not base64"],
             ),
-            ("hello".to_owned(), None, vec!["it is no Secret of Kubernetes"]),
+            ("hello".to_owned(), None, vec!["it is not a Secret of Kubernetes"]),
             (String::new(), None, vec!["it has 0 documents, not one"]),
         ] {
             let problems = joined(&text, node).expect_err("bad");

@@ -16,7 +16,7 @@ pub type Mistake = (String, String);
 
 const HOW: &str = "write pairs with spaces between them: 'partition-id=0 rate=0.5 fast=true name=\"ward 7\"'";
 
-/// The settings in a text of pairs, and the words in it that are none.
+/// The settings in a text of pairs, and the words that are not pairs.
 pub fn parse(text: &str) -> (Result<NodeConfig, Vec<Mistake>>, Vec<String>) {
     let (pairs, strays) = pairs(text);
     let lines: Vec<String> = pairs.iter().map(|(key, value)| format!("{key} = {value}")).collect();
@@ -38,7 +38,7 @@ pub fn parse_file(text: &str) -> Result<NodeConfig, Vec<Mistake>> {
     }
 }
 
-/// Everything that is wrong with each pair. Where each alone is sound, two of them contradict each other.
+/// All problems of each pair. If each pair is valid alone, two of them contradict each other.
 fn blame(pairs: &[(&str, &str)], lines: &[String]) -> Vec<Mistake> {
     let alone = |((key, value), line): (&(&str, &str), &String)| match line.parse::<Table>() {
         Ok(table) => flattened(&table).err().unwrap_or_default(),
@@ -112,14 +112,14 @@ fn pairs(text: &str) -> (Vec<(&str, &str)>, Vec<String>) {
     (pairs, strays)
 }
 
-/// The pair that `text` begins with: the shortest key that an equals sign and a value follow.
+/// The first pair in `text`: the shortest key that is followed by an equals sign and a value.
 fn first_pair(text: &str) -> Option<(&str, &str)> {
     let word = &text[..text.find(char::is_whitespace).unwrap_or(text.len())];
     let signs = word.char_indices().skip(1).filter(|(_, char)| *char == '=');
     signs.map(|(sign, _)| sign).find_map(|sign| value(&text[sign + 1..]).map(|value| (&text[..sign], value)))
 }
 
-/// The value that `text` begins with: up to the closing quote, or else up to a space.
+/// The first value in `text`: up to the closing quote, or else up to a space.
 fn value(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|char| ['\'', '"'].contains(char));
     let quoted = quote.and_then(|quote| text[1..].find(quote)).map(|end| &text[..end + 2]);

@@ -1,4 +1,4 @@
-//! `trellis supernode status`: asks a running node how it is, through the socket in its state directory.
+//! `trellis supernode status`: prints the status of a running node, read through the socket in its state directory.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,8 +7,8 @@ use clap::Args;
 use trellis_clock::now_s;
 use trellis_node::watch::{AskError, Gpu, Link, SOCKET, Status, ask};
 
-use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_as, remark};
-use crate::settings::size::rounded as amount;
+use trellis_terminal::size::rounded as amount;
+use trellis_terminal::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_as, remark};
 
 const NOT_RUNNING: u8 = 1;
 const NOT_CONNECTED: u8 = 3;
@@ -21,7 +21,7 @@ Examples:
 
 Exit codes:
   0 it is connected; 1 no node runs there, or it does not answer; 2 refused arguments;
-  3 it runs, and is not connected to its SuperLink.
+  3 it runs, but is not connected to its SuperLink.
 ";
 
 /// Show how the SuperNode on this machine is: its link, runs, apps, and replies that wait
@@ -35,14 +35,14 @@ pub struct StatusArgs {
     pub output: OutputArgs,
 }
 
-/// Asks the node with this state directory.
+/// Queries the node with this state directory.
 pub fn run(called: &str, state_dir: &Path, format: Format) -> ExitCode {
     let socket = state_dir.join(SOCKET);
     let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| {
         let status = runtime.block_on(ask(&socket));
         status.map_err(|error| (explain(&error), advice(&error)))
     });
-    let status = asked.unwrap_or_else(|error| Err((format!("the system gives no runtime: {error}"), "try again")));
+    let status = asked.unwrap_or_else(|error| Err((format!("no async runtime: {error}"), "try again")));
     match status {
         Err((what, advice)) => {
             remark(&format!("{called}: {}\n  to do: {advice}", clean(&what)));
@@ -61,12 +61,12 @@ pub fn run(called: &str, state_dir: &Path, format: Format) -> ExitCode {
     }
 }
 
-/// What to do when the node cannot be asked.
+/// Advice for each error of the query.
 pub fn advice(error: &AskError) -> &'static str {
     match error {
         AskError::NotRunning { .. } => "start one with `trellis supernode`, or name its directory with --state-dir",
         AskError::Closed { .. } => "ask as the user that runs the node",
-        AskError::Silent { .. } => "look at its log; if it hangs, restart it: nothing is lost",
+        AskError::Silent { .. } => "see its log; if it hangs, restart it: no data is lost",
         AskError::Strange { .. } => "ask with the trellis that runs the node",
     }
 }
@@ -95,7 +95,7 @@ fn facts(status: &Status, now: f64) -> Vec<(&'static str, String)> {
             format!("{waiting} waiting ({}){oldest}", amount(status.replies.bytes))
         }
     };
-    let drained = if status.draining { "; draining: no new ones are taken" } else { "" };
+    let drained = if status.draining { "; draining" } else { "" };
     let instructions = format!("{} under way{drained}", status.instructions_under_way);
     let disk = &status.disk;
     let mut facts = vec![
@@ -131,20 +131,16 @@ fn link(link: &Link, now: f64) -> String {
         }
         Link::Disconnected { since, why, retry_at } => {
             let next = match retry_at - now {
-                pause if pause > 0.0 => format!("trying again in {}s", pause.ceil()),
-                _ => "trying again now".to_owned(),
+                pause if pause > 0.0 => format!("retrying in {}s", pause.ceil()),
+                _ => "retrying now".to_owned(),
             };
             format!("not connected, for {}, {next}: {why}", age(now, *since))
         }
     }
 }
 
-fn column(title: &'static str) -> Column {
-    Column { title, may_be_cut: false }
-}
-
 fn runs(status: &Status, now: f64) -> Table {
-    let mut table = Table::new(["RUN", "UNDER WAY", "REPLIED", "FAILED", "LAST"].map(column));
+    let mut table = Table::new(["RUN", "UNDER WAY", "REPLIED", "FAILED", "LAST"].map(Column::whole));
     for run in &status.runs {
         let failed = Cell::new(&run.failed.to_string(), if run.failed > 0 { Tone::Bad } else { Tone::Plain });
         table.row([
@@ -159,7 +155,7 @@ fn runs(status: &Status, now: f64) -> Table {
 }
 
 fn apps(status: &Status, now: f64) -> Table {
-    let mut table = Table::new(["APP (PID)", "RUN", "MEMORY", "STATE", "UP"].map(column));
+    let mut table = Table::new(["APP (PID)", "RUN", "MEMORY", "STATE", "UP"].map(Column::whole));
     for app in &status.apps {
         table.row([
             app.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
@@ -210,8 +206,8 @@ mod tests {
             [
                 "Node: not known to the SuperLink yet",
                 "SuperLink: link:9092",
-                "Link: not connected, for 30s, trying again in 13s: connection refused",
-                "Instructions: 1 under way; draining: no new ones are taken",
+                "Link: not connected, for 30s, retrying in 13s: connection refused",
+                "Instructions: 1 under way; draining",
                 "Replies: 2 waiting (1.5 MiB), the oldest for 30s",
                 "GPU: missing: asked for 1, found none",
                 "Disk: 100 B of 20.0 GiB",
@@ -228,7 +224,7 @@ mod tests {
             (Link::Connected { since: 40.0, transport: Transport::Http }, "connected over http, for 1m"),
             (
                 Link::Disconnected { since: 90.0, why: "reset".into(), retry_at: 99.0 },
-                "not connected, for 10s, trying again now: reset",
+                "not connected, for 10s, retrying now: reset",
             ),
         ] {
             assert_eq!(link(&state, 100.0), expected);

@@ -1,10 +1,11 @@
-//! The settings of `trellis supernode`: one table. A row for each; what they mean together is in `check`.
+//! The settings of `trellis supernode`, one row each. `check` checks how they fit together.
 
 use std::time::Duration;
 
 use clap::Subcommand;
 use toml::Value;
 use trellis_client::Security;
+use trellis_client::{Address, Host};
 use trellis_flower::Isolation;
 use trellis_node::config::{AppMode, Backoff, Gpus, Spare, TransportChoice, WhenMissing};
 use trellis_sandbox::Network;
@@ -12,7 +13,6 @@ use trellis_sandbox::Network;
 use super::check::{Checked, Lifecycle, OF_SANDBOX, OF_WARM_APPS, max_retries, max_wait};
 use super::drain::DrainArgs;
 use super::status::StatusArgs;
-use crate::address::{Address, Host};
 use crate::sandbox::sandbox_group;
 use crate::settings::Role::{AlsoIn, OfFlower};
 use crate::settings::kind::{Choice, Count, Kind as _, Number, Path, Size, Switch, Time, list, path, text, time};
@@ -22,9 +22,9 @@ use crate::settings::{Program, config_group, group, log_group};
 const MIB: u64 = 1 << 20;
 /// Less would not hold a model and the next one.
 const MIN_DISK: u64 = 64 * MIB;
-/// Slower, and a large model would not come through before its sender gives up.
+/// A slower retry could exceed the sender's timeout for a large model.
 const MIN_BANDWIDTH: u64 = 1 << 10;
-/// Python with numpy takes more; below this an app would be replaced after each instruction.
+/// Python with numpy needs more; with less, apps would be restarted after each instruction.
 const MIN_RECYCLE: u64 = 64 * MIB;
 /// Below it no Python starts.
 const MIN_APP_MEMORY: u64 = 32 * MIB;
@@ -46,14 +46,14 @@ const CPUS: Number =
 
 const AFTER_HELP: &str = "\
 Examples:
-  Take part in a federation on this machine, without encryption:
+  Join a federation on this machine, without encryption:
     {called} --insecure
 
-  Over a network, with a key that was registered, and data that is this node's:
+  Over a network, with a registered key, and a partition of the data:
     {called} --superlink link.example.org:9092 --root-certificates ca.crt \\
         --auth-supernode-private-key node.key --node-config 'partition-id=0 num-partitions=10'
 
-  Join a federation in Kubernetes with what its operator gave the site `lab`:
+  Join a federation in Kubernetes with the join bundle of the site `lab`:
     kubectl get secret demo-join-lab -o yaml > lab.yaml
     {called} --join lab.yaml --node 0
 
@@ -63,7 +63,7 @@ Examples:
   A second node on the same machine:
     {called} --insecure --state-dir ~/nodes/second
 
-  How is it?
+  Show its status:
     {called} status
 
 Configuration:
@@ -72,20 +72,20 @@ Configuration:
     2. an environment variable    TRELLIS_SUPERLINK=127.0.0.1:9092
     3. the file given by --config superlink = \"127.0.0.1:9092\"
     4. the default
-  A switch that one place turns on is turned off by a place before it: --insecure=false,
+  A switch that is on can be turned off by a place before it: --insecure=false,
   TRELLIS_INSECURE=false. A flag that may be repeated is a list: TRELLIS_CLIENT_APP_SETTING=a=1,b=2
   in the environment, client-app-setting = [\"a=1\", \"b=2\"] in the file. Sizes and durations take a
   unit: 64MiB, 2GiB, 500MB; 30s, 2m, 1h.
 
 Exit codes:
-  0 stopped on request; 1 could not go on (the SuperLink refuses the node, or retries are used up);
+  0 stopped on request; 1 failed (the SuperLink refuses the node, or retries are used up);
   2 refused arguments; 130, 143 stopped by a second signal.
 ";
 
 pub static SUPERNODE: Program<Checked> = Program {
-    about: "Take part in a federation: carry out instructions of a SuperLink with apps on this machine.\n\n\
-            Works with SuperLinks of Flower 1.25 to 1.42, and Trellis, over gRPC and HTTP. Keeps its identity, and what it was \
-            told and has not answered yet, on disk: a restart or a lost link costs no work.",
+    about: "Take part in a federation: execute instructions of a SuperLink with apps on this machine.\n\n\
+            Works with SuperLinks of Flower 1.25 to 1.42, and Trellis, over gRPC and HTTP. Stores its identity, unfinished \
+            instructions and undelivered replies on disk: a restart or a lost link costs no work.",
     after_help: AFTER_HELP,
     groups: &[
         group! { "SuperLink";
@@ -97,7 +97,7 @@ pub static SUPERNODE: Program<Checked> = Program {
 
             /// Connect without TLS
             ///
-            /// What is sent can be read and changed on the way. Without this flag there is TLS.
+            /// Others on the network can read and change the traffic. Without this flag, TLS is used.
             "insecure", show |checked| Some(matches!(checked.config.superlink.security, Security::Plaintext).into());
 
             /// PEM file with the authorities that may have signed the SuperLink's certificate [default: those of the system]
@@ -108,26 +108,26 @@ pub static SUPERNODE: Program<Checked> = Program {
 
             /// Ping a silent connection this often, 1s to 1h [default: 30s]
             ///
-            /// A node that works is never silent for so long: it says every 20s that it is there. Much shorter ones are for
-            /// SuperLinks of Trellis: gRPC of Flower ends a connection that has many pings and nothing else.
+            /// A working node is never silent for that long: it sends a heartbeat every 20s. Use much shorter intervals with
+            /// SuperLinks of Trellis only: gRPC of Flower closes a connection with many pings and no other traffic.
             "keepalive-interval" "DURATION", show |checked| time(checked.config.keepalive.interval?);
 
-            /// End a connection whose ping is not answered in this time, at most twice the interval [default: 20s]
+            /// Close a connection that does not answer a ping in this time, at most twice the interval [default: 20s]
             ///
-            /// Strict firewalls forget connections that are silent for 60s: keep the sum of the two below that.
+            /// Strict firewalls drop connections that are silent for 60s: use a smaller sum of the two.
             "keepalive-timeout" "DURATION", show |checked| time(checked.config.keepalive.timeout);
         },
-        group! { "Trying again, when the SuperLink cannot be reached";
-            /// Give up after this many tries that failed in a row: a number, `unlimited` or `never` [default: unlimited]
+        group! { "Retries, if the SuperLink cannot be reached";
+            /// Give up after this many consecutive failures: a number, `unlimited` or `never` [default: unlimited]
             ///
-            /// 0 has two meanings. Called `trellis supernode` it is `unlimited`, as appliances for Flower use it; called
-            /// `flower-supernode` it is `never` (try once), as there. The words mean the same everywhere. The log says at start
-            /// which limit is in force.
+            /// 0 has two meanings: `unlimited` for `trellis supernode`, as in appliances for Flower, and `never` (try once) for
+            /// `flower-supernode`, as in Flower. The words have one meaning everywhere. The log says at start which limit is in
+            /// force.
             "max-retries" "N", show |checked| text(&max_retries(checked.config.retry.max_retries));
 
             /// Give up after this time without a working link: seconds, a duration, `unlimited` or `never` [default: unlimited]
             ///
-            /// 0 means what it means for --max-retries.
+            /// 0 has the same meaning as in --max-retries.
             "max-wait-time" "TIME", show |checked| text(&max_wait(checked.config.retry.max_wait));
 
             /// `exponential` (each pause is up to twice as long, with jitter) or `fixed` [default: exponential]
@@ -136,36 +136,36 @@ pub static SUPERNODE: Program<Checked> = Program {
             /// The first pause; with `--backoff fixed` every pause, 1s to 1h [default: 1s]
             "backoff-first" "DURATION", show |checked| time(pauses(checked).1);
 
-            /// The longest pause, 1s to 1h [default: 30s]
+            /// The maximum pause, 1s to 1h [default: 30s]
             ///
-            /// A SuperLink counts a node as gone that is silent for 60s: with the default, one that comes back is found before that.
+            /// A SuperLink counts a node as offline after 60s of silence: with the default, a node reconnects before that.
             "backoff-max" "DURATION", show |checked| time(pauses(checked).2?);
         },
         group! { "Identity and state";
-            /// Directory for everything that must survive a restart [default: ~/.local/state/trellis/supernode]
+            /// Directory for all data that must survive a restart [default: ~/.local/state/trellis/supernode]
             ///
-            /// Under $XDG_STATE_HOME where that is set. Several nodes on one machine need one each.
+            /// Below $XDG_STATE_HOME if that is set. Several nodes on one machine need one each.
             "state-dir" "DIR", check |checker| checker.state_dir(), show |checked| path(&checked.config.state_dir);
 
-            /// What this machine's site was given to join a federation in Kubernetes: the Secret `<federation>-join-<site>`
+            /// The join bundle of this machine's site for a federation in Kubernetes: the Secret `<federation>-join-<site>`
             ///
-            /// As a file (`kubectl get secret demo-join-lab -o yaml > lab.yaml`, or -o json) or as a directory, where it is mounted. It
-            /// brings --superlink, --name, --root-certificates (or --insecure) and --auth-supernode-private-key; what is said in other
-            /// ways counts more. From a file, key and certificates are kept in the state directory.
+            /// A file (`kubectl get secret demo-join-lab -o yaml > lab.yaml`, or -o json) or a directory with the mounted Secret. It
+            /// sets --superlink, --name, --root-certificates (or --insecure) and --auth-supernode-private-key, with the lowest
+            /// precedence. Key and certificates from a file are stored in the state directory.
             "join" "FILE";
 
-            /// Which node of the site this is, from 0; only with --join, where the site has several
+            /// Index of this node within the site, from 0; only with --join, if the site has several nodes
             "node" "N";
 
-            /// What the node is called in lists and reports of a SuperLink of Trellis, up to 64 characters
+            /// Name of the node in lists and reports of a SuperLink of Trellis, up to 64 characters
             ///
-            /// Where nodes are registered by their owners (--enable-supernode-auth), a name that the owner gave stays.
+            /// If owners register their nodes (--enable-supernode-auth), the name of the registration takes precedence.
             "name" "NAME", check |checker| checker.name(), show |checked| text(checked.config.name.as_deref()?);
 
-            /// Private key that the SuperLink knows this node by (OpenSSH, ECDSA) [default: one in the state directory]
+            /// Private key that identifies this node (OpenSSH, ECDSA) [default: one in the state directory]
             ///
-            /// Given, the key was registered by somebody (`flwr supernode register`, `trellis node join`), and the node does not
-            /// register itself. The default is made at the first start.
+            /// A given key must be registered (`flwr supernode register`, `trellis node join`); the node does not register itself.
+            /// The default key is created at the first start.
             "auth-supernode-private-key" "FILE", show |checked| path(checked.config.key.as_deref()?);
 
             /// Settings of this node for apps: 'partition-id=0 name="ward 7" fast=true', or a .toml file
@@ -173,11 +173,11 @@ pub static SUPERNODE: Program<Checked> = Program {
             /// Values are true, false, numbers and quoted texts, as in TOML.
             "node-config" "SETTINGS", show |checked| text(checked.node_config.as_deref()?);
 
-            /// YAML file with the public keys of those whose apps are carried out: {name: 'ssh-ed25519 AAAA...'}
+            /// YAML file with the public keys of trusted signers of apps: {name: 'ssh-ed25519 AAAA...'}
             "trusted-entities" "FILE", show |checked| path(checked.trusted_entities.as_deref()?);
         },
         group! { "Apps";
-            /// Who starts ClientApps: `subprocess` (the SuperNode) or `process` (a flower-superexec) [default: subprocess]
+            /// Program that starts ClientApps: `subprocess` (the SuperNode) or `process` (a flower-superexec) [default: subprocess]
             "isolation" "MODE": ISOLATIONS => isolation;
 
             /// `warm` (an app is loaded once for a run) or `per-message` (a new process each time, as in Flower) [default: warm]
@@ -189,14 +189,14 @@ pub static SUPERNODE: Program<Checked> = Program {
             /// Time for one instruction, 1s to 30 days [default: as long as its sender waits]
             "app-timeout" "DURATION": Time { max: MAX_WORK } => config.apps.timeout;
 
-            /// Python interpreter that runs ClientApps [default: that of the `flwr-clientapp` on PATH, or python3]
+            /// Python interpreter of ClientApps [default: that of the `flwr-clientapp` on PATH, or python3]
             ///
-            /// Its environment must have Flower (1.25 to 1.42) and what the apps import.
+            /// Its environment must have Flower (1.25 to 1.42) and the imports of the apps.
             "python" "FILE", show |checked| path(starts_apps(checked).then_some(&checked.config.apps.python)?);
 
-            /// Carry out all instructions with an app that is part of this program: `native:logistic`, `native:mlp`, `native:echo`
+            /// Execute all instructions with a built-in app: `native:logistic`, `native:mlp`, `native:echo`
             ///
-            /// Needs no Python. What they learn from, and their settings: docs/native-apps.md.
+            /// Needs no Python. For their data and settings see docs/native-apps.md.
             "client-app" "APP", show |checked| native(checked).map(|(name, _)| format!("native:{name}").into());
 
             /// A setting of --client-app; may be repeated
@@ -206,39 +206,39 @@ pub static SUPERNODE: Program<Checked> = Program {
             "allow-runtime-dependency-installation": Switch => config.apps.allow_dependency_installation,
                 show |checked| starts_apps(checked).then(|| checked.config.apps.allow_dependency_installation.into());
 
-            /// What ClientApps reach over the network: `all` or `none` [default: all]
+            /// Network access of ClientApps: `all` or `none` [default: all]
             ///
-            /// The default suits apps that download their data. `none` leaves warm apps no network at all, and apps per message
-            /// the one port of this node (Linux 6.7 or later).
+            /// The default suits apps that download their data. `none` blocks all network access of warm apps, and all but the
+            /// one port of this node for apps per message (Linux 6.7 or later).
             "app-network" "WHAT": NETWORKS => config.apps.sandbox.network;
 
-            /// Directory where apps keep things of their own (FLWR_HOME) [default: in the state directory]
+            /// Directory for data of apps (FLWR_HOME) [default: in the state directory]
             ///
-            /// Only used with --sandbox off: in the sandbox each app has a directory of its own.
+            /// Only used with --sandbox off: in the sandbox each app has a separate directory.
             "flwr-dir" (AlsoIn("FLWR_HOME")) "DIR": Path => config.apps.flwr_home;
         },
         group! { "Warm apps";
-            /// End an app that had nothing to do for this long, 1s to 24h [default: 10m]
+            /// Stop an app that was idle for this long, 1s to 24h [default: 10m]
             "app-idle-timeout" "DURATION": Time { max: MAX_IDLE } => warm.idle;
 
             /// Replace an app that has grown beyond this, after its instruction [default: no limit]
             "app-recycle-memory" "SIZE": Size { min: MIN_RECYCLE, max: u64::MAX } => warm.recycle_bytes;
 
-            /// Apps that are kept although they have nothing to do, each for its run [default: 2]
+            /// Maximum number of idle apps, each for its run [default: 2]
             "max-idle-apps" "N": Count { default: Some(2), max: MAX_CONCURRENT } => warm.max_idle;
 
-            /// Keep a Python ready for the next run: `on` or `off` [default: on]
+            /// Start a Python process for the next run in advance: `on` or `off` [default: on]
             "app-spare" "MODE": SPARES => warm.spare;
         },
         sandbox_group!(config.apps.sandbox),
-        group! { "What apps may use (of a machine with cgroup v2, for limits)";
-            /// GPUs for apps: `none`, `all`, how many, or a list (0,1 or UUIDs) [default: as the environment says]
+        group! { "Resources of apps (limits need cgroup v2)";
+            /// GPUs for apps: `none`, `all`, a number, or a list (0,1 or UUIDs) [default: as the environment says]
             "gpus" "GPUS", check |checker| checker.gpus(), show gpus, for "cuda-visible-devices";
 
-            /// GPUs for apps, as CUDA_VISIBLE_DEVICES names them; in place of --gpus
+            /// GPUs for apps, as CUDA_VISIBLE_DEVICES names them; instead of --gpus
             "cuda-visible-devices" "LIST", show devices;
 
-            /// When a GPU that was asked for is not there: `warn`, and go on without, or `refuse` to start [default: warn]
+            /// If a requested GPU is missing: `warn` and continue, or `refuse` to start [default: warn]
             "gpu-missing" "WHAT": WHEN_MISSING => config.resources.gpu_missing;
 
             /// Share of a GPU's memory that an app may take, above 0 and up to 1 [default: all]
@@ -251,9 +251,9 @@ pub static SUPERNODE: Program<Checked> = Program {
             "app-memory" "SIZE": Size { min: MIN_APP_MEMORY, max: u64::MAX } => config.resources.app_memory_bytes;
         },
         group! { "Disk and transfer";
-            /// Disk for messages, replies and models [default: 20GiB]
+            /// Disk space for messages, replies and models [default: 20GiB]
             ///
-            /// While more is used no new instruction is taken. Replies are never dropped for it.
+            /// Above the limit the node takes no new instructions. It never drops replies.
             "disk-limit" "SIZE": Size { min: MIN_DISK, max: u64::MAX } => config.limits.disk_bytes;
 
             /// Bytes of models a second, each way: 10MB [default: no limit]
@@ -262,23 +262,23 @@ pub static SUPERNODE: Program<Checked> = Program {
             /// Parts of a model under way at once, 1 to 64 [default: 8]
             "parallel-transfers" "N": Count { default: Some(8), max: 64 } => config.limits.parallel_objects;
         },
-        group! { "Addresses (IP:port; port 0 takes any free one)";
-            /// Where to serve metrics for Prometheus, and /health, without TLS [default: nowhere]
+        group! { "Addresses (IP:port; port 0 selects a free one)";
+            /// Address of metrics for Prometheus, and /health, without TLS [default: not served]
             "metrics-address" "ADDRESS", show |checked| text(&checked.config.metrics_address?.to_string());
 
-            /// Where to answer health checks (gRPC health protocol, without TLS) [default: nowhere]
+            /// Address of health checks (gRPC health protocol, without TLS) [default: not served]
             "health-server-address" "ADDRESS", show |checked| text(&checked.config.health_address?.to_string());
 
-            /// Where apps and SuperExecs connect [default: 127.0.0.1:9094 with --isolation process, else any free port]
+            /// Address for apps and SuperExecs [default: 127.0.0.1:9094 with --isolation process, else a free port]
             "clientappio-api-address" "ADDRESS", show |checked| text(&checked.config.apps.address.to_string());
 
             /// Later name of --clientappio-api-address
             "runtime-api-address" (OfFlower) "ADDRESS", for "clientappio-api-address";
 
-            /// The same, as Flower 1.36 and later say it: the host
+            /// The host of the same address, as in Flower 1.36 and later
             "host" (OfFlower) "HOST", for "clientappio-api-address";
 
-            /// The same, as Flower 1.36 and later say it: the port
+            /// The port of the same address, as in Flower 1.36 and later
             "port" (OfFlower) "PORT", for "clientappio-api-address";
 
             /// Secret that SuperExecs sign with (Flower 1.30 and later); only used with --isolation process
@@ -288,7 +288,7 @@ pub static SUPERNODE: Program<Checked> = Program {
         },
         log_group!(),
         config_group!(),
-        group! { "Flags of flower-supernode that do little or nothing here";
+        group! { "Flags of flower-supernode with little or no effect here";
             /// The same as --transport grpc
             "grpc-rere" (OfFlower), for "transport";
 
@@ -326,14 +326,14 @@ pub static SUPERNODE: Program<Checked> = Program {
     },
 };
 
-// What is asked of a running node, before the flags are read. A doc comment here would replace the help of the program.
+// Sub-commands for a running node. A doc comment here would replace the help of the program.
 #[derive(Debug, Subcommand)]
 pub enum Question {
     Status(StatusArgs),
     Drain(DrainArgs),
 }
 
-/// The effective settings. Those that have no effect in this mode are left out.
+/// The effective settings, without those that have no effect in this mode.
 pub fn rows(checked: &Checked) -> Vec<Row> {
     let warm = matches!(checked.config.apps.mode, AppMode::Warm(_));
     let mut rows = print::rows(&SUPERNODE, checked);

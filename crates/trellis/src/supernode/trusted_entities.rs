@@ -17,14 +17,14 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, Vec<String>> {
         problems
             .0
             .iter()
-            .map(|problem| format!("it is not valid YAML: {}, in line {}", problem.what, problem.line))
+            .map(|problem| format!("it is not valid YAML: {}, in line {}", problem.what, problem.place.line))
             .collect::<Vec<_>>()
     })?;
     let [Value::Object(entries)] = documents.as_slice() else {
         return Err(vec!["it is no mapping of names to keys".to_owned()]);
     };
     if entries.is_empty() {
-        return Err(vec!["it names nobody, so that no app could be carried out".to_owned()]);
+        return Err(vec!["it has no keys, so no app could be executed".to_owned()]);
     }
     let (mut trusted, mut wrong) = (BTreeMap::new(), Vec::new());
     for (name, key) in entries {
@@ -77,7 +77,7 @@ mod tests {
         for (text, expected) in [
             (String::new(), vec!["it is no mapping of names to keys"]),
             ("[a, b]".into(), vec!["it is no mapping of names to keys"]),
-            ("{}".into(), vec!["it names nobody, so that no app could be carried out"]),
+            ("{}".into(), vec!["it has no keys, so no app could be executed"]),
             (
                 format!("a: ssh-rsa AAAA\nb: {}\nc: 7\n", &KEY[..short]),
                 vec![

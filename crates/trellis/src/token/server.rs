@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use trellis_api::{NewToken, Role, Token};
+use trellis_terminal::{Cell, Column, Listing, OutputArgs, Table, Tone, clean, moment, parse_ttl, print, remark};
 
 use crate::account::RoleName;
 use crate::prefix::{Found, find, too_short};
-use crate::remote::{
-    self, Cell, Column, Listing, OutputArgs, SaveArgs, ServerArgs, Table, Tone, Trouble, clean, moment, parse_ttl,
-    print, remark,
-};
+use crate::remote::{self, CommandError, SaveArgs, ServerArgs};
 
 const AFTER_HELP: &str = "\
-Roles, each with all that the ones before it may:
+Roles; each includes the rights of those before it:
   viewer   see federations, nodes, runs, logs
   runner   start and stop runs, download models
   admin    everything: documents, scaling, tokens
@@ -38,9 +36,9 @@ pub struct ServerTokenArgs {
 enum ServerTokenCommand {
     /// Make a token; it is printed, once
     Add {
-        /// Whose it is, or what for
+        /// Owner or purpose of the token
         name: String,
-        /// What it may do
+        /// Role of the token
         #[arg(long)]
         role: RoleName,
         /// How long it is good: 12h, 90d [default: until it is revoked]
@@ -62,7 +60,7 @@ enum ServerTokenCommand {
     },
     /// End a token at once
     Revoke {
-        /// The token, as in the column ID of `trellis token server ls`, or how that begins
+        /// The token, as in the column ID of `trellis token server ls`, or a prefix of it
         id: String,
         #[command(flatten)]
         output: OutputArgs,
@@ -76,14 +74,19 @@ pub fn run(args: &ServerTokenArgs) -> ExitCode {
         ServerTokenCommand::Add { name, role, ttl, save, output, server } => {
             remote::run("trellis token server add", async {
                 let client = server.client()?;
-                let place = save.prepare()?;
+                let destination = save.prepare()?;
                 let new =
                     NewToken { name: name.clone(), role: Role::from(*role), ttl_s: ttl.map(|ttl| ttl.as_secs_f64()) };
                 let issued = client.issue_token(&new).await?;
                 let until =
                     issued.about.expires_at.map_or_else(String::new, |time| format!(", until {}", moment(time)));
                 let (id, role) = (clean(&issued.about.id), issued.about.role.name());
-                place.keep(output.format, &format!("Token {id} is made as {role}{until}."), &issued.token, &issued);
+                destination.save(
+                    output.format,
+                    &format!("Token {id} was created as {role}{until}."),
+                    &issued.token,
+                    &issued,
+                );
                 Ok(())
             })
         }
@@ -102,7 +105,7 @@ pub fn run(args: &ServerTokenArgs) -> ExitCode {
                 Found::Many(ids) => return Err(too_short(id, &ids)),
                 Found::None => {
                     let advice = "trellis token server ls shows which there are";
-                    return Err(Trouble::failed(format!("there is no token {id}"), Some(advice)));
+                    return Err(CommandError::failed(format!("there is no token {id}"), Some(advice)));
                 }
             };
             client.revoke_token(&token.id).await?;
@@ -114,13 +117,12 @@ pub fn run(args: &ServerTokenArgs) -> ExitCode {
 }
 
 fn table(tokens: &[Token]) -> Table {
-    let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
-        column("ID", false),
-        column("NAME", true),
-        column("ROLE", false),
-        column("CREATED", false),
-        column("EXPIRES", false),
+        Column::whole("ID"),
+        Column::cut("NAME"),
+        Column::whole("ROLE"),
+        Column::whole("CREATED"),
+        Column::whole("EXPIRES"),
     ]);
     for token in tokens {
         table.row([

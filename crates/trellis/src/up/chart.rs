@@ -2,19 +2,19 @@
 
 const CHARS: usize = 40;
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/// Rounds that are shown of a long training: every so many, and the last.
-const MOST_BARS: usize = 20;
+/// Long trainings show every n-th round, and the last.
+const MAX_BARS: usize = 20;
 
 /// Values from 0 to 1, by round.
 pub fn chart(curve: &[(u64, f64)]) -> String {
-    let every = curve.len().div_ceil(MOST_BARS).max(1);
+    let every = curve.len().div_ceil(MAX_BARS).max(1);
     let digits = curve.last().map_or(1, |(round, _)| round.to_string().len());
     let shown = curve.iter().enumerate().filter(|(index, _)| (index + 1) % every == 0 || index + 1 == curve.len());
     shown.map(|(_, (round, value))| format!("  {round:>digits$}  {}  {value:.3}\n", bar(*value))).collect()
 }
 
 fn bar(value: f64) -> String {
-    // What is no number has no bar.
+    // Non-finite values have no bar.
     let eighths = ((value.clamp(0.0, 1.0) * (CHARS * 8) as f64).round() as usize).min(CHARS * 8);
     let mut bar = "█".repeat(eighths / 8);
     if !eighths.is_multiple_of(8) {
@@ -42,7 +42,7 @@ mod tests {
     fn a_long_training_is_thinned_and_its_end_is_shown() {
         let curve: Vec<(u64, f64)> = (1..=101).map(|round| (round, 0.1)).collect();
         let text = chart(&curve);
-        assert!(text.lines().count() <= MOST_BARS + 1 && text.trim_end().ends_with("0.100"));
+        assert!(text.lines().count() <= MAX_BARS + 1 && text.trim_end().ends_with("0.100"));
         assert!(text.lines().last().expect("a line").trim_start().starts_with("101"));
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use trellis_api::{Client, MetricReport, NewRun, Run, Scalar, TrainingReport};
+use trellis_terminal::{Format, clean, print};
 
 use super::chart::chart;
 use crate::process::StopSignals;
-use crate::remote::{Format, Trouble, clean, print};
+use crate::remote::CommandError;
 use crate::run::follow::Followed;
 use crate::run::served::Follower;
 use crate::run::show::Show;
@@ -23,9 +24,9 @@ const ACCURACY: &str = "eval_acc";
 /// Of ten digits one in ten is guessed.
 const LEARNED: f64 = 0.9;
 
-/// Trains, shows the curve, and says whether the model learned.
-pub async fn train(client: &Client, federation: &str, signals: &mut StopSignals) -> Result<ExitCode, Trouble> {
-    print("\nNow a network learns to read digits. Each node has other ones, and shows them to nobody.\n\n");
+/// Trains, prints the curve, and checks that the model learned.
+pub async fn train(client: &Client, federation: &str, signals: &mut StopSignals) -> Result<ExitCode, CommandError> {
+    print("\nNow a network learns to read digits. Each node has different digits, which never leave it.\n\n");
     let run = client.start_run(federation, &new_run(), None).await?;
     let mut show = Show::new(Format::Table);
     show.started(&run.id, &format!("{APP}, {ROUNDS} rounds, digits spread by {PARTITION}"));
@@ -35,9 +36,9 @@ pub async fn train(client: &Client, federation: &str, signals: &mut StopSignals)
     }
     conclude(&run.id, &followed, &mut show, "")?;
     let curve = curve(&reports);
-    print(&format!("\nAccuracy on digits that nobody trained on, by round:\n{}", chart(&curve)));
-    tell_model(client, federation, &run).await?;
-    judge(&curve)
+    print(&format!("\nAccuracy on digits that were not used for training, by round:\n{}", chart(&curve)));
+    print_model(client, federation, &run).await?;
+    verdict(&curve)
 }
 
 fn new_run() -> NewRun {
@@ -61,23 +62,26 @@ fn curve(reports: &[TrainingReport]) -> Vec<(u64, f64)> {
     rounds.filter_map(|report| Some((report.round, accuracy(report)?))).collect()
 }
 
-async fn tell_model(client: &Client, federation: &str, run: &Run) -> Result<(), Trouble> {
+async fn print_model(client: &Client, federation: &str, run: &Run) -> Result<(), CommandError> {
     let run = client.run(federation, &run.id).await?;
     if let Some(path) = run.training.and_then(|training| training.checkpoint) {
         // By its path: the home may be one for this demo alone.
-        print(&format!("\nThe model stays; look at it with `trellis model show {}`\n", clean(&path)));
+        print(&format!("\nThe model is saved; see `trellis model show {}`\n", clean(&path)));
     }
     Ok(())
 }
 
-fn judge(curve: &[(u64, f64)]) -> Result<ExitCode, Trouble> {
+fn verdict(curve: &[(u64, f64)]) -> Result<ExitCode, CommandError> {
     match curve.last() {
         Some((_, accuracy)) if *accuracy > LEARNED => Ok(ExitCode::SUCCESS),
         Some((_, accuracy)) => {
             let what = format!("the model did not learn: its accuracy is {accuracy:.3}, not above {LEARNED}");
-            Err(Trouble::failed(what, Some("start it again; if it stays so, it is a bug")))
+            Err(CommandError::failed(what, Some("start it again; if that does not help, report a bug")))
         }
-        None => Err(Trouble::failed("no round was evaluated", Some("start it again; if it stays so, it is a bug"))),
+        None => Err(CommandError::failed(
+            "no round was evaluated",
+            Some("start it again; if that does not help, report a bug"),
+        )),
     }
 }
 
@@ -98,8 +102,8 @@ mod tests {
         let end = TrainingReport { round: 2, kind: "end".to_owned(), ..TrainingReport::default() };
         let learned = curve(&[round(1, 0.5), round(2, 0.93), end]);
         assert_eq!(learned, [(1, 0.5), (2, 0.93)]);
-        assert!(judge(&learned).is_ok());
-        assert!(judge(&curve(&[round(1, 0.9)])).is_err());
-        assert!(judge(&[]).is_err());
+        assert!(verdict(&learned).is_ok());
+        assert!(verdict(&curve(&[round(1, 0.9)])).is_err());
+        assert!(verdict(&[]).is_err());
     }
 }

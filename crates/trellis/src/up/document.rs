@@ -1,18 +1,19 @@
-//! What `trellis up` shall make: the federation of a file, or one that the arguments describe.
+//! The document of `trellis up`: a federation from a file, or one that the arguments describe.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
+use trellis_diagnostic::Diagnostic;
 use trellis_spec::Federation;
 
 use super::UpArgs;
 use crate::documents;
-use crate::remote::Trouble;
+use crate::remote::CommandError;
 
 const NAME: &str = "local";
 const NODES: u32 = 4;
 
-pub fn document(args: &UpArgs) -> Result<Federation, Trouble> {
+pub fn document(args: &UpArgs) -> Result<Federation, CommandError> {
     let named = args.federation.or_position(args.name.as_deref().or(args.name_flag.as_deref()))?;
     match &args.file {
         Some(file) => of_file(file, named),
@@ -21,20 +22,20 @@ pub fn document(args: &UpArgs) -> Result<Federation, Trouble> {
 }
 
 /// The one of this name; without a name, the only one.
-fn of_file(file: &Path, named: Option<&str>) -> Result<Federation, Trouble> {
+fn of_file(file: &Path, named: Option<&str>) -> Result<Federation, CommandError> {
     let federations = documents::read(&[file.to_owned()])?;
     let known: Vec<&str> = federations.iter().map(|federation| federation.name.as_str()).collect();
-    let advice = format!("name one of them: {}; `trellis apply -f` takes all", known.join(", "));
+    let advice = format!("name one of them: {}; `trellis apply -f` applies all", known.join(", "));
     let fits = |federation: &&Federation| named.is_none_or(|name| federation.name.as_str() == name);
     let fitting: Vec<&Federation> = federations.iter().filter(fits).collect();
     match (&fitting[..], named) {
         ([federation], _) => Ok((*federation).clone()),
-        (_, Some(name)) => Err(Trouble::usage(format!("{} has no federation {name:?}", file.display()), &advice)),
-        (many, None) => Err(Trouble::usage(format!("{} has {} federations", file.display(), many.len()), &advice)),
+        (_, Some(name)) => Err(CommandError::usage(format!("{} has no federation {name:?}", file.display()), &advice)),
+        (many, None) => Err(CommandError::usage(format!("{} has {} federations", file.display(), many.len()), &advice)),
     }
 }
 
-fn described(args: &UpArgs, name: &str) -> Result<Federation, Trouble> {
+fn described(args: &UpArgs, name: &str) -> Result<Federation, CommandError> {
     // A name alone is a program on PATH.
     let python = args.python.as_ref().map(|path| match path.components().count() {
         1 => path.clone(),
@@ -53,11 +54,12 @@ fn described(args: &UpArgs, name: &str) -> Result<Federation, Trouble> {
         "metadata": {"name": name},
         "spec": {"coordinator": coordinator, "pools": [pool]},
     });
-    // The same checks as for a document that somebody wrote.
+    // The same checks as for a document from a file.
     let read = trellis_spec::read(&document.to_string(), "the arguments");
     read.map(|mut federations| federations.remove(0)).map_err(|problems| {
-        let each = problems.0.into_iter().map(|it| Trouble::usage(format!("{}: {}", it.path, it.what), &it.advice));
-        each.reduce(Trouble::and).expect("who refuses says why")
+        // The arguments have no lines.
+        let named = |it: trellis_spec::Diagnostic| Diagnostic::error(it.place.field, it.what, it.advice);
+        CommandError::from(problems.0.into_iter().map(named).collect::<Vec<Diagnostic>>())
     })
 }
 
@@ -75,7 +77,7 @@ mod tests {
         args: UpArgs,
     }
 
-    fn planned(arguments: &[&str]) -> Result<Federation, Trouble> {
+    fn planned(arguments: &[&str]) -> Result<Federation, CommandError> {
         document(&Line::parse_from([&["up"], arguments].concat()).args)
     }
 

@@ -1,5 +1,5 @@
-//! The connection of the official `flwr` command, for a federation that comes or goes. It is a convenience: where it does not
-//! work, that is told and nothing else changes.
+//! The connection of the official `flwr` command, added and removed with a federation. Only a convenience: if it fails, the
+//! error is printed and everything else continues.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use trellis_api::{Client, Connection};
 use trellis_flower::Release;
 use trellis_wire::token::Token;
 
-use crate::flwr_connection::{self, PYPROJECT, Written, app_here, reads_own_file, save_certificates};
-use crate::python::FlwrHere;
+use trellis_flwr::Installation;
+use trellis_flwr::connection::{self, PYPROJECT, Written, app_here, reads_own_file, save_certificates};
 
-/// A connection that was written, and what the user still has to do.
+/// A written connection, and the remaining steps for the user.
 pub struct Connected {
     pub written: Written,
-    /// `flwr` on PATH does not find it yet: the command that is needed comes instead.
+    /// The `flwr` on PATH does not find it yet, and needs this command.
     needs_app: bool,
     hints: Vec<String>,
 }
@@ -35,15 +35,14 @@ pub async fn connect(
     app: Option<&Path>,
 ) -> Result<Connected, String> {
     let certificates = certificates(name, connection, here)?;
-    let release = FlwrHere::look(false).await.and_then(|found| found.release());
+    let release = Installation::detect(false).await.and_then(|found| found.release());
     let directory = std::env::current_dir().unwrap_or_default();
     let app = app.map(Path::to_owned).or_else(|| app_here(&directory, release));
-    let written =
-        flwr_connection::write(None, app.as_deref(), name, connection, certificates.as_deref(), token.as_ref())
-            .map_err(|error| error.to_string())?;
+    let written = connection::write(None, app.as_deref(), name, connection, certificates.as_deref(), token.as_ref())
+        .map_err(|error| error.to_string())?;
     let mut hints = Vec::from_iter(hint(name, release, app.is_some()));
     if token.is_none() && connection.token_path.is_some() {
-        hints.push(format!("its SuperLink asks who calls: run `flwr login {name}` once"));
+        hints.push(format!("its SuperLink requires accounts: run `flwr login {name}` once"));
     }
     let needs_app = app.is_none() && release.is_some_and(|release| !reads_own_file(release));
     Ok(Connected { written, needs_app, hints })
@@ -57,11 +56,11 @@ pub async fn connect_in_words(name: &str, connection: &Connection, here: bool) -
     };
     match connected {
         Ok(connected) => connected.lines(),
-        Err(why) => vec![format!("`flwr` does not know it: {why}")],
+        Err(why) => vec![format!("`flwr` has no connection: {why}")],
     }
 }
 
-/// What users of Flower 1.25 have to do, which reads connections from the app alone.
+/// The command for users of Flower 1.25, which reads connections from the app only.
 fn hint(name: &str, release: Option<Release>, in_app: bool) -> Option<String> {
     let command = format!("`trellis connect {name} --app DIR`");
     match (release, in_app) {
@@ -78,7 +77,7 @@ fn hint(name: &str, release: Option<Release>, in_app: bool) -> Option<String> {
     }
 }
 
-/// The file to trust; `None`: none is needed.
+/// The file of trusted certificates; `None` if none is needed.
 fn certificates(name: &str, connection: &Connection, here: bool) -> Result<Option<PathBuf>, String> {
     match (&connection.root_certificates, &connection.root_certificates_path) {
         (_, Some(path)) if here => Ok(Some(path.into())),
@@ -94,17 +93,17 @@ pub fn token(connection: &Connection) -> Result<Option<Token>, String> {
     Token::parse(&text).map(Some).map_err(|error| format!("there is no token in {path}: {error}"))
 }
 
-/// Where the certificates of a federation are, to know its connection by when it goes.
+/// The path of the certificates of a federation, which identifies its connection at the removal.
 pub async fn trust(client: &Client, name: &str) -> Option<PathBuf> {
     client.connection(name).await.ok()?.root_certificates_path.map(PathBuf::from)
 }
 
-/// Takes away what was written for it.
+/// Removes the connection.
 pub fn disconnect(name: &str, trust: Option<&Path>) {
     let directory = std::env::current_dir().unwrap_or_default();
     let app = directory.join(PYPROJECT).is_file().then_some(directory.as_path());
-    // Nobody can do anything about it here, and `flwr` itself says it when the federation is missing.
-    let _ = flwr_connection::remove(None, app, name, trust);
+    // Errors are ignored: `flwr` reports the missing federation itself.
+    let _ = connection::remove(None, app, name, trust);
 }
 
 #[cfg(test)]

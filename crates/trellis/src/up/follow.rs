@@ -1,19 +1,20 @@
-//! What happens to a federation, as lines: nodes that are lost and come back, runs, rounds.
+//! Prints events of a federation as lines: lost and recovered nodes, runs, rounds.
 
 use trellis_api::{Client, Event, FederationSummary, Run, RunState, State};
+use trellis_terminal::{clean, print};
 
 use crate::process::StopSignals;
-use crate::remote::{Trouble, clean, print};
+use crate::remote::CommandError;
 use crate::run::show::round_line;
-use crate::settle::Pulse;
+use crate::settle::Watch;
 
-/// Shows what happens until a signal, or until the federation is gone.
-pub async fn follow(client: &Client, name: &str, signals: &mut StopSignals) -> Result<(), Trouble> {
-    let mut pulse = Pulse::of(client, name);
+/// Prints events until a signal, or until the federation is deleted.
+pub async fn follow(client: &Client, name: &str, signals: &mut StopSignals) -> Result<(), CommandError> {
+    let mut watch = Watch::of(client, name);
     let mut seen = Seen::default();
     loop {
         let event = tokio::select! {
-            event = pulse.next() => event,
+            event = watch.next() => event,
             _ = signals.next() => return Ok(()),
         };
         let gone = matches!(&event, Event::Gone { federation } if federation == name);
@@ -26,7 +27,7 @@ pub async fn follow(client: &Client, name: &str, signals: &mut StopSignals) -> R
     }
 }
 
-/// What was told, so that it is not told twice.
+/// Printed states, to print changes only.
 #[derive(Default)]
 struct Seen {
     federation: String,
@@ -44,7 +45,7 @@ impl Seen {
                 self.federation.clone_from(&line);
                 news.then_some(line)
             }
-            Event::Gone { federation } => Some(format!("{federation} is gone")),
+            Event::Gone { federation } => Some(format!("{federation} was deleted")),
             Event::Run { run } => {
                 let state = Some((run.id.clone(), run.state));
                 let news = self.run != state;
@@ -112,6 +113,6 @@ mod tests {
         assert_eq!(seen.lines(&lost), ["local: 1 of 2 nodes ready; nodes-0 is started again"]);
         assert_eq!(seen.lines(&lost), none);
         assert_eq!(seen.lines(&federation(State::Ready, 2, "all is well")), ["local: 2 of 2 nodes ready"]);
-        assert_eq!(seen.lines(&Event::Gone { federation: "local".to_owned() }), ["local is gone"]);
+        assert_eq!(seen.lines(&Event::Gone { federation: "local".to_owned() }), ["local was deleted"]);
     }
 }

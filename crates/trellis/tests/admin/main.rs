@@ -12,7 +12,7 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 use superlink::{Security, SuperLink, good, refused};
 
-/// Calls with TLS, as the account whose token is in the file.
+/// Calls with TLS, with the token in the file.
 fn call(link: &SuperLink, token_file: &str, arguments: &[&str]) -> Output {
     link.command(&Security::Tls, Some(token_file), arguments).output().expect("the binary runs")
 }
@@ -217,7 +217,7 @@ fn a_superlink_to_try_out_needs_no_flags() {
     for arguments in [&["nodes"][..], &["audit"], &["whoami"], &["node", "token", "--save", "edge.join"]] {
         good(&link.command(&Security::Unsaid, None, arguments).output().expect("the binary runs"));
     }
-    // A token is not sent without TLS unless that is asked for.
+    // A token is sent without TLS only with a flag for that.
     let unsaid = link.command(&Security::Unsaid, Some("edge.join"), &["node", "join", "--key", "node.key"]).output();
     let unsaid = unsaid.expect("the binary runs");
     assert!(
@@ -233,7 +233,7 @@ fn a_superlink_to_try_out_needs_no_flags() {
 #[test]
 fn a_login_that_waits_goes_on_when_it_is_approved() {
     let link = SuperLink::with_accounts();
-    // What `flwr login` asks first: an empty message.
+    // The first request of `flwr login`: an empty message.
     let mut stream = TcpStream::connect(&link.http).expect("a connection");
     let head = "POST /v1/control/get-login-details HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                 content-type: application/protobuf\r\ncontent-length: 0\r\n\r\n";
@@ -249,6 +249,6 @@ fn a_login_that_waits_goes_on_when_it_is_approved() {
         let arguments = ["login", "approve", code];
         link.command(&Security::Plaintext, Some("state/admin.token"), &arguments).output().expect("the binary runs")
     };
-    assert!(refused(&approve("0000000000")).contains("No login with this code waits"));
-    assert_eq!(good(&approve(&code)), "the login goes on as admin\n");
+    assert!(refused(&approve("0000000000")).contains("No pending login has this code"));
+    assert_eq!(good(&approve(&code)), "the login continues as admin\n");
 }

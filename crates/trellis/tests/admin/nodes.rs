@@ -1,4 +1,4 @@
-//! Nodes beside a real SuperLink: what they are called there, and what becomes of one that drains.
+//! Nodes at a real SuperLink: their names in lists, and drained nodes.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::superlink::{Security, SuperLink, good};
 
-/// Longer than anything here takes, also on a busy machine.
+/// Far longer than any step, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Node(Child);
@@ -34,14 +34,14 @@ impl Drop for Node {
     }
 }
 
-/// What a command prints, value by value.
+/// The values in a command's output.
 fn trellis(link: &SuperLink, words: &[&str]) -> Vec<Value> {
     let output = link.command(&Security::Plaintext, None, &[words, &["-o", "json"]].concat()).output();
     let printed = good(&output.expect("the binary runs"));
     serde_json::Deserializer::from_str(&printed).into_iter().map(|value| value.expect("JSON")).collect()
 }
 
-/// Name and status of each node, by name, once that is what they are.
+/// Waits until the nodes have these names and states.
 fn until(link: &SuperLink, wanted: [(&str, &str, bool); 2]) -> Vec<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -86,7 +86,7 @@ fn a_node_that_drains_finishes_what_it_has_and_is_not_chosen() {
     both.sort();
     assert_eq!(trained(&link), both);
 
-    assert_eq!(drain(&link, "--wait"), "The node takes no new work, and has none left.\n");
+    assert_eq!(drain(&link, "--wait"), "The node takes no new work, and has no unfinished work.\n");
     until(&link, [("pool-0", "online", false), ("pool-1", "online", true)]);
     assert_eq!(trained(&link), [id(0)]);
     assert_eq!(drain(&link, "--undo"), "The node takes new work.\n");

@@ -62,7 +62,7 @@ impl SuperLink {
         SuperLink::start(home, &[files.as_slice(), &more].concat())
     }
 
-    /// As somebody starts it who tries it out: no TLS, no accounts.
+    /// A SuperLink without TLS and accounts.
     pub fn to_try_out() -> SuperLink {
         SuperLink::start(home(), &["--insecure"])
     }
@@ -94,7 +94,7 @@ impl SuperLink {
             read += &line;
             read.push('\n');
         }
-        // Nobody reads on, and a full pipe would stop it.
+        // Reads the rest of the log: a full pipe would stop the SuperLink.
         std::thread::spawn(move || lines.for_each(drop));
         SuperLink { http: http.unwrap_or_else(|| panic!("no HTTP API:\n{read}")), home, process }
     }
@@ -142,13 +142,13 @@ fn trellis(home: &TempDir, arguments: &[&str]) -> Output {
     command(home, arguments).output().expect("the binary runs")
 }
 
-/// What a command that must succeed printed.
+/// The output of a command that must succeed.
 pub fn good(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).expect("UTF-8")
 }
 
-/// What a command told that must have been refused.
+/// The error of a command that must be refused.
 pub fn refused(output: &Output) -> String {
     let told = String::from_utf8(output.stderr.clone()).expect("UTF-8");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{told}");

@@ -30,7 +30,7 @@ fn node_config(node: &Machine) -> String {
 async fn appliances_find_each_other_and_train() {
     let scene = Scene::new(2, &[], &[]).await;
     let (mut superlink, mut first, mut second) = (scene.superlink(), scene.node(0), scene.node(1));
-    // Nodes that come before their SuperLink wait for it; a service's view of its VMs may be old.
+    // Nodes that start before their SuperLink wait for it; a service's list of its VMs may be stale.
     scene.gate(|gate| gate.stale = true);
     first.start();
     second.start();
@@ -98,7 +98,7 @@ async fn a_change_waits_for_nobody_where_that_is_said() {
     }
 }
 
-/// A Python with Flower and numpy, where the tests keep one.
+/// A Python with Flower and numpy, if the test environment has one.
 fn flower() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/trellis-test"));
     let cache = std::env::var_os("TRELLIS_TEST_CACHE").map(PathBuf::from).or_else(home)?;

@@ -1,4 +1,4 @@
-//! Who a SuperLink is, and whom it lets in: certificates that change while a run is at work, those of an operator, join tokens.
+//! Identity of a SuperLink and its clients: certificates that change during a run, certificates of an operator, join tokens.
 
 use std::path::Path;
 use std::process::Command;
@@ -104,7 +104,7 @@ async fn another_name_is_another_certificate_and_no_run_is_lost() {
     assert!(!names(&served, "link.example.org"));
     superlink.set_context("FL_CERT_EXTRA_SAN", "DNS:link.example.org,IP:192.0.2.7");
     until("the name is in the certificate", || names(&served, "link.example.org")).await;
-    until("it is served", || superlink.log().contains("a new certificate is served")).await;
+    until("it is served", || superlink.log().contains("serving a new certificate")).await;
     completes(run, &superlink).await;
     assert_eq!((superlink.program(), superlink.says("FL_CA_CERT")), (pid, authority));
     for machine in [&mut first, &mut second, &mut superlink] {
@@ -112,7 +112,7 @@ async fn another_name_is_another_certificate_and_no_run_is_lost() {
     }
 }
 
-/// A chain of an operator, made as operators make it.
+/// A chain as operators create it.
 fn operators(directory: &Path, key: &[&str]) -> [String; 3] {
     let openssl = |words: &[&str]| {
         let done = Command::new("openssl").args(words).current_dir(directory).output().expect("openssl is there");
@@ -189,7 +189,7 @@ async fn a_node_joins_by_a_token_and_not_without() {
     node.set_context("FL_JOIN_TOKEN", token.trim());
     node.start();
     node.until_says("FL_NODE_READY", "YES").await;
-    // Once: a token that was used is not needed again.
+    // A used token is not needed again.
     let instance = node.says("TRELLIS_INSTANCE").expect("it runs");
     node.crash().await;
     node.start();

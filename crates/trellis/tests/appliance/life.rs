@@ -1,9 +1,9 @@
-//! A SuperLink's VM after its boot: what happens to it, and what it says meanwhile.
+//! A SuperLink's VM after its boot: events, and the reported status.
 
 use std::time::Duration;
 
 use rustix::process::Signal;
-use trellis_appliance::readiness::SILENCE_NOTICED;
+use trellis_appliance::readiness::MAX_HANG_DELAY;
 
 use crate::scene::Scene;
 
@@ -35,7 +35,7 @@ async fn what_dies_is_not_ready_and_comes_back() {
 async fn what_answers_nobody_any_more_is_not_ready() {
     let scene = Scene::new(0, &[], &[]).await;
     let mut superlink = scene.superlink();
-    superlink.notice = SILENCE_NOTICED;
+    superlink.notice = MAX_HANG_DELAY;
     superlink.start();
     superlink.until_says("READY", "YES").await;
     let pid = superlink.program().expect("it runs");
@@ -71,7 +71,7 @@ async fn a_context_that_says_the_same_changes_nothing_and_another_is_followed() 
     superlink.until_says("READY", "YES").await;
     let (pid, instance) = (superlink.program(), superlink.says("TRELLIS_INSTANCE").expect("it runs"));
     superlink.write_context();
-    // Said through the same pass: when this is followed, what came before was looked at.
+    // Reported by the same reconcile, so earlier changes have been observed by then.
     superlink.set_context("FL_LOG_LEVEL", "LOUD");
     let error = superlink.until_other("FL_ERROR", "").await;
     assert!(error.starts_with("config_validation_failed"), "{error}");
@@ -80,7 +80,7 @@ async fn a_context_that_says_the_same_changes_nothing_and_another_is_followed() 
         (Some("YES"), pid),
         "what is in force serves on"
     );
-    // Said before it is ended, so that nobody is told what is not so.
+    // Reported before the stop, so that the status is never wrong.
     superlink.notice = Duration::from_millis(500);
     superlink.set_context("FL_LOG_LEVEL", "DEBUG");
     superlink.until_other("TRELLIS_INSTANCE", &instance).await;

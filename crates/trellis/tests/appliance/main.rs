@@ -1,5 +1,5 @@
-//! The appliance as it boots in a VM: the real program with a root of its own, and a OneGate that can be made to fail. Each
-//! case has the outcome that the documentation promises: a code, an exit, what the VM says of itself.
+//! The appliance as it boots in a VM: the real program with a separate root, and a OneGate with faults. Each case has the
+//! documented outcome: an error code, an exit code, a status.
 
 mod federation;
 mod identity;
@@ -8,7 +8,7 @@ mod matrix;
 mod prober;
 mod scene;
 
-/// What the documentation promises, a test shows.
+/// Each documented outcome has a test.
 #[test]
 fn every_promised_outcome_is_shown() {
     let sources = [

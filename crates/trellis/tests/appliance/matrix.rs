@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::scene::{PATIENCE, Scene};
 
-/// Long enough to look several times, short enough to wait for.
+/// Long enough for several polls.
 const SHORT_S: u64 = 4;
 const PLAIN: (&str, &str) = ("FL_TLS_ENABLED", "NO");
 const NO_APP: (&str, &str) = ("FL_CLIENT_APP", "");
@@ -85,7 +85,7 @@ async fn a_node_waits_for_its_superlink_and_says_what_for() {
         scene.say(link.vm, &said);
         let printed = node.fails(SHORT_S).await;
         assert!(printed.contains(&format!("{code}: ")), "{code}: {printed}");
-        let told = node.says("FL_ERROR").expect("it is told");
+        let told = node.says("FL_ERROR").expect("an error is reported");
         assert!(told.starts_with(code), "{told}");
         assert_eq!(node.says("READY").as_deref(), Some("NO"));
         assert_eq!(node.program(), None);
@@ -161,7 +161,7 @@ async fn all_that_is_wrong_with_the_context_is_said_at_once() {
     let scene = Scene::new(0, &[("FL_LOG_LEVEL", "LOUD"), ("FL_NUM_ROUNDS", "none")], &[]).await;
     let superlink = scene.superlink();
     let said = superlink.fails(60).await;
-    let told = superlink.says("FL_ERROR").expect("it is told");
+    let told = superlink.says("FL_ERROR").expect("an error is reported");
     for text in [&said, &told] {
         for part in ["config_validation_failed", "FL_LOG_LEVEL", "FL_NUM_ROUNDS"] {
             assert!(text.contains(part), "{part}: {text}");
@@ -270,7 +270,7 @@ async fn a_framework_that_is_not_there_is_missed() {
     assert!(said.contains("preflight_failed") && said.contains("torch"), "{said}");
     assert!(node.says("FL_ERROR").is_some_and(|error| error.starts_with("preflight_failed")));
     assert_eq!(node.program(), None);
-    // A Python that has it, as far as it is asked.
+    // A Python that answers the version query.
     let python = node.root.join("opt/trellis/venv/bin/python");
     std::fs::create_dir_all(python.parent().expect("a directory")).expect("made");
     std::fs::write(&python, "#!/bin/sh\nexit 0\n").expect("written");

@@ -1,5 +1,5 @@
-//! Looks all the time whether a SuperLink that says READY can be used, as a node would that believes what is published: by its
-//! endpoint, with its authority, TLS and a call.
+//! Checks continuously whether a SuperLink that reports READY works: connects to the published endpoint with the published
+//! authority, TLS and a call.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use trellis_fake_one::Handle;
 use trellis_fake_one::cloud::Id;
 
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Longer than any bound: who is waited for so long does not serve.
+/// Longer than any tolerated outage.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// From when to when, in milliseconds since 1970.
@@ -29,7 +29,7 @@ pub struct Prober {
     vm: Id,
 }
 
-/// What is published, of one moment.
+/// A snapshot of the published values.
 #[derive(Clone, PartialEq, Eq)]
 struct Published {
     ready: bool,
@@ -67,10 +67,10 @@ impl Prober {
         Prober { over, task, handle, vm }
     }
 
-    /// The longest time for which READY was said, as the cloud heard it, of what did not work.
+    /// The longest time with the status READY during which the SuperLink did not work, as observed by the cloud.
     pub async fn longest_lie(self) -> Duration {
         self.over.store(true, Ordering::Relaxed);
-        let failing = self.task.await.expect("it looked all the time");
+        let failing = self.task.await.expect("the prober did not fail");
         let said = said(&self.handle, self.vm);
         let overlap = |one: &Span, other: &Span| one.1.min(other.1).saturating_sub(one.0.max(other.0));
         let lies = failing.iter().flat_map(|failed| said.iter().map(move |said| overlap(failed, said)));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use trellis_appliance::readiness::END_NOTICED;
+use trellis_appliance::readiness::MAX_END_DELAY;
 use trellis_fake_one::cloud::Id;
 use trellis_fake_one::{Config, FakeOne, Handle, PlainRole};
 use trellis_testing::ports::free_address;
@@ -34,9 +34,9 @@ pub struct Machine {
     handle: Handle,
     pub process: Option<Child>,
     is_superlink: bool,
-    /// Of a SuperLink that runs: whether what it says of itself is so.
+    /// Checks the reported status of a running SuperLink.
     prober: Option<Prober>,
-    /// For how long it may say what is not so.
+    /// The tolerated time of a wrong status.
     pub notice: Duration,
 }
 
@@ -45,7 +45,7 @@ fn owned(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 impl Scene {
-    /// A service with a SuperLink and so many nodes, which all run nothing yet.
+    /// A service with a SuperLink and this many nodes, none of which runs yet.
     pub async fn new(nodes: i64, link: &[(&str, &str)], node: &[(&str, &str)]) -> Scene {
         let cloud = FakeOne::start(Config::default()).await.expect("a cloud");
         let handle = cloud.handle();
@@ -99,13 +99,13 @@ impl Scene {
             process: None,
             is_superlink: role == "superlink",
             prober: None,
-            notice: END_NOTICED,
+            notice: MAX_END_DELAY,
         };
         machine.write_context();
         machine
     }
 
-    /// Says something as another VM's agent would.
+    /// Reports a value as another VM's agent would.
     pub fn say(&self, vm: Id, attributes: &[(&str, &str)]) {
         self.handle.with(|cloud| {
             let vm = cloud.vms.get_mut(&vm).expect("the VM is there");
@@ -126,7 +126,7 @@ impl Machine {
         self.handle.write_context(self.vm, &self.root.join("context")).expect("context");
     }
 
-    /// Another value of one variable, as `onevm updateconf` gives it.
+    /// Changes a variable like `onevm updateconf`.
     pub fn set_context(&self, name: &str, value: &str) {
         let path = self.root.join("context/context.sh");
         let text = std::fs::read_to_string(&path).expect("context");
@@ -157,7 +157,7 @@ impl Machine {
         }
     }
 
-    /// To its end, which is a failure: what it printed.
+    /// Waits for a failed exit, and returns the output.
     pub async fn fails(&self, limit_s: u64) -> String {
         let output: Output = tokio::time::timeout(PATIENCE, self.command(limit_s).output())
             .await
@@ -195,7 +195,7 @@ impl Machine {
         found.await.unwrap_or_else(|| panic!("{name} stays {old}:\n{}", self.log()))
     }
 
-    /// Nothing of it is left, from one moment to the next: nobody is there to say so.
+    /// Kills all processes at once, so that none can report it.
     pub async fn crash(&mut self) {
         self.was_true().await;
         let mut process = self.process.take().expect("it runs");
@@ -205,14 +205,15 @@ impl Machine {
     pub async fn stop(&mut self) {
         let mut process = self.process.take().expect("it runs");
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
-        rustix::process::kill_process(pid.expect("it runs"), rustix::process::Signal::TERM).expect("it is told");
+        rustix::process::kill_process(pid.expect("a running process"), rustix::process::Signal::TERM)
+            .expect("delivered");
         let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("it ends").expect("it ended");
         assert!(status.success(), "{status}: {}", self.log());
         self.was_true().await;
         assert_ne!(self.says("READY").as_deref(), Some("YES"), "nobody watches any more");
     }
 
-    /// What it said all the time was so.
+    /// The reported status was correct at all times.
     async fn was_true(&mut self) {
         let Some(prober) = self.prober.take() else { return };
         let lie = prober.longest_lie().await;

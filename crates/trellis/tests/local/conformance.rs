@@ -1,4 +1,4 @@
-//! The promises that every driver makes.
+//! The conformance suite of drivers.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Sighting, Spec, Verb};
+use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, Presence, ResourceId, Spec, Verb};
 use trellis_spec::{Containers, Resources, Tls};
 use trellis_testing::processes::kill;
 
@@ -59,13 +59,13 @@ async fn a_federation_in_containers() {
     kill(scene.pid(&edge));
     scene.until_failed(&edge).await;
     scene.make(3, restart(&desired, facts.instance)).await;
-    scene.until(&edge, |sighting| sighting.facts().is_some_and(|now| now.instance != facts.instance)).await;
+    scene.until(&edge, |presence| presence.facts().is_some_and(|now| now.instance != facts.instance)).await;
     scene.until_ready(&edge).await;
     assert_eq!(containers(&edge).len(), 1);
 
     for (serial, part) in [(4, &edge), (5, &link)] {
         scene.make(serial, Verb::Delete { id: part.clone() }).await;
-        scene.until(part, |sighting| *sighting == Sighting::Absent).await;
+        scene.until(part, |presence| *presence == Presence::Absent).await;
         assert_eq!(containers(part), Vec::<String>::new());
     }
 }

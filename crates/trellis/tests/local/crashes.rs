@@ -1,10 +1,10 @@
-//! Programs that end, drivers that end, records that are damaged, numbers that are somebody else's.
+//! Crashed programs and drivers, damaged records, reused process ids.
 
 use std::net::TcpListener;
 use std::num::NonZeroU16;
 
 use serde_json::json;
-use trellis_plan::{CoordinatorSpec, Desired, Outcome, ResourceId, Sighting, Spec, Verb};
+use trellis_plan::{CoordinatorSpec, Desired, Outcome, Presence, ResourceId, Spec, Verb};
 use trellis_testing::processes::{kill, with_variable};
 
 use crate::scene::{Scene, coordinator, id, restart};
@@ -40,7 +40,7 @@ async fn a_program_that_is_killed_is_seen_at_once_and_says_how_it_ended() {
     let again = scene.until_ready(&desired.id).await;
     assert_ne!(again.instance, instance);
     scene.make(3, Verb::Delete { id: desired.id.clone() }).await;
-    scene.until(&desired.id, |sighting| *sighting == Sighting::Absent).await;
+    scene.until(&desired.id, |presence| *presence == Presence::Absent).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,12 +97,12 @@ async fn a_number_that_is_somebody_elses_by_now_is_left_alone() {
     kill(scene.pid(&desired.id));
     scene.until_failed(&desired.id).await;
     scene.close();
-    // This process, as if it had been given the number.
+    // This process, as if it had got the recorded id.
     scene.rewrite(&desired.id, |record| record["processes"][0]["pid"] = json!(std::process::id()));
     scene.open();
     scene.until_failed(&desired.id).await;
     scene.make(2, Verb::Delete { id: desired.id.clone() }).await;
-    scene.until(&desired.id, |sighting| *sighting == Sighting::Absent).await;
+    scene.until(&desired.id, |presence| *presence == Presence::Absent).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,8 +113,8 @@ async fn a_record_that_cannot_be_read_is_unknown_and_nothing_is_done_to_it() {
     let path = scene.part(&desired.id).join("record.json");
     std::fs::write(&path, "{\"version\":1,").expect("a file");
     scene.open();
-    let sighting = scene.see(&desired.id).await;
-    assert!(matches!(&sighting, Sighting::Unknown { why } if why.contains("cannot be understood")), "{sighting:?}");
+    let presence = scene.see(&desired.id).await;
+    assert!(matches!(&presence, Presence::Unknown { why } if why.contains("cannot be understood")), "{presence:?}");
     for verb in [Verb::Create(desired.clone()), Verb::Delete { id: desired.id.clone() }] {
         let outcome = scene.apply(9, verb).await;
         assert!(matches!(outcome, Outcome::Failed { .. }), "{outcome:?}");
@@ -134,7 +134,7 @@ async fn a_part_without_a_record_is_there_and_can_be_replaced() {
     assert_eq!(scene.see(&desired.id).await.generation(), None);
     assert!(scene.see(&desired.id).await.facts().is_some());
     scene.make(5, Verb::Replace(desired.clone())).await;
-    scene.until(&desired.id, |sighting| sighting.generation().is_some() && sighting.serves()).await;
+    scene.until(&desired.id, |presence| presence.generation().is_some() && presence.serves()).await;
     assert_ne!(scene.pid(&desired.id), pid);
     assert_eq!(processes(&scene, &desired.id).len(), 1);
 }
@@ -143,12 +143,15 @@ async fn a_part_without_a_record_is_there_and_can_be_replaced() {
 async fn nothing_is_started_where_its_record_cannot_be_written() {
     let scene = Scene::new();
     let desired = scene.desired(&coordinator_id(), "", 0);
-    let hindrance = scene.part(&desired.id).join("record.json");
-    std::fs::create_dir_all(&hindrance).expect("a directory");
+    // A link that leads nowhere: reading finds no record, only writing fails.
+    let directory = scene.part(&desired.id);
+    std::fs::create_dir_all(directory.parent().expect("the site")).expect("a directory");
+    std::os::unix::fs::symlink("missing", &directory).expect("a link");
     let outcome = scene.apply(1, Verb::Create(desired.clone())).await;
-    assert!(matches!(&outcome, Outcome::Failed { why } if why.contains("record.json")), "{outcome:?}");
-    assert!(!matches!(scene.see(&desired.id).await, Sighting::Present { .. }));
-    std::fs::remove_dir(&hindrance).expect("a directory");
+    let path = directory.display().to_string();
+    assert!(matches!(&outcome, Outcome::Failed { why } if why.contains(&path)), "{outcome:?}");
+    assert_eq!(scene.see(&desired.id).await, Presence::Absent);
+    std::fs::remove_file(&directory).expect("a link");
     scene.make(1, Verb::Create(desired.clone())).await;
     scene.until_ready(&desired.id).await;
 }
@@ -180,7 +183,7 @@ async fn ports_are_kept_unless_somebody_else_took_them() {
     let (scene, desired, instance) = ready().await;
     let before = scene.until_ready(&desired.id).await.addresses;
     scene.make(2, restart(&desired, instance)).await;
-    scene.until(&desired.id, |sighting| sighting.facts().is_some_and(|facts| facts.instance != instance)).await;
+    scene.until(&desired.id, |presence| presence.facts().is_some_and(|facts| facts.instance != instance)).await;
     let again = scene.until_ready(&desired.id).await;
     assert_eq!(again.addresses, before);
     kill(scene.pid(&desired.id));

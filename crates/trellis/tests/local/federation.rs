@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, OpenDriver, Sighting, Spec, Verb};
+use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, OpenDriver, Presence, Spec, Verb};
 use trellis_spec::Tls;
 
 use crate::scene::{Scene, coordinator, id, node, restart};
@@ -25,11 +25,11 @@ async fn with_tls_and_node_keys_by_themselves() {
     let trust = scene.driver().trust_path(&link.federation).expect("users are told whom to trust");
     assert!(trust.exists());
     scene.make(3, restart(&desired, facts.instance)).await;
-    scene.until(&edge, |sighting| sighting.facts().is_some_and(|now| now.instance != facts.instance)).await;
+    scene.until(&edge, |presence| presence.facts().is_some_and(|now| now.instance != facts.instance)).await;
     assert_eq!(scene.until_ready(&edge).await.node_id, facts.node_id, "its key was kept, so it is the same node");
     for (serial, part) in [(4, &edge), (5, &link)] {
         scene.make(serial, Verb::Delete { id: part.clone() }).await;
-        scene.until(part, |sighting| *sighting == Sighting::Absent).await;
+        scene.until(part, |presence| *presence == Presence::Absent).await;
     }
     assert!(!trust.exists(), "the authority goes with the last part");
     assert!(scene.driver().models_path(&link.federation).is_some_and(|path| path.exists()), "models stay");
@@ -48,7 +48,7 @@ async fn names_may_be_long() {
     scene.until_ready(&edge).await;
 }
 
-/// ServerApps outlive a SuperLink that is started again, and end when it is deleted.
+/// ServerApps outlive a restarted SuperLink, and end when it is deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_coordinator_started_ends_with_its_deletion() {
     let scene = Scene::new();
@@ -61,12 +61,12 @@ async fn what_a_coordinator_started_ends_with_its_deletion() {
     app.arg("600").envs(inherited).current_dir(scene.home.path()).stdin(Stdio::null());
     let mut app = app.spawn().expect("a program");
     scene.make(2, restart(&desired, before.instance)).await;
-    scene.until(&desired.id, |sighting| sighting.facts().is_some_and(|now| now.instance != before.instance)).await;
+    scene.until(&desired.id, |presence| presence.facts().is_some_and(|now| now.instance != before.instance)).await;
     scene.until_ready(&desired.id).await;
-    assert_eq!(app.try_wait().expect("it is ours"), None, "it outlives the SuperLink");
+    assert_eq!(app.try_wait().expect("a child process"), None, "it outlives the SuperLink");
     scene.make(3, Verb::Delete { id: desired.id.clone() }).await;
-    scene.until(&desired.id, |sighting| *sighting == Sighting::Absent).await;
-    let ended = app.try_wait().expect("it is ours");
+    scene.until(&desired.id, |presence| *presence == Presence::Absent).await;
+    let ended = app.try_wait().expect("a child process");
     assert!(ended.is_some(), "it ends with the part");
     assert!(!scene.part(&desired.id).exists());
 }

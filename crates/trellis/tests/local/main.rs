@@ -1,4 +1,4 @@
-//! The local driver with real processes: the promises of its port, and what happens when things end where they should not.
+//! The local driver with real processes: the conformance suite, and unexpected ends of processes.
 
 mod conformance;
 mod containers;

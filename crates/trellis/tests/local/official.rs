@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use trellis_plan::conformance::{Subject, driver_cases};
 use trellis_plan::{
-    CoordinatorSpec, Desired, Driver, NodeSpec, OpenDriver, Outcome, Part, ResourceId, Sighting, Spec, Verb,
+    CoordinatorSpec, Desired, Driver, NodeSpec, OpenDriver, Outcome, Part, Presence, ResourceId, Spec, Verb,
 };
 use trellis_spec::{ConfigValue, Isolation, Runtime, Tls};
 use trellis_testing::RealClock;
 
 use crate::scene::{Scene, coordinator, id, node, restart};
 
-/// What official programs cannot do, and nobody promises of them.
+/// Promises of the suite that official programs cannot keep.
 const NOT_THEIRS: [&str; 1] = ["who drains says so, and a restart ends it"];
 
-/// An empty round of the newest release takes some twenty seconds on two cores.
+/// An empty round of the newest release takes about twenty seconds on two cores.
 const RUN_WITHIN: Duration = Duration::from_secs(300);
 
 struct Release {
@@ -29,7 +29,7 @@ struct Release {
 }
 
 impl Release {
-    /// `None`: it is not here.
+    /// `None` if it is not installed.
     fn find(minor: u16) -> Option<Release> {
         let cache = std::env::var_os("TRELLIS_TEST_CACHE").map(PathBuf::from);
         let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/trellis-test")))?;
@@ -53,7 +53,7 @@ impl Release {
         NodeSpec { runtime, program: None, client_app: None, python, ..node(superlink) }
     }
 
-    /// The same as the scene makes it, by these programs.
+    /// The scene's federation with these programs.
     fn desired(&self, scene: &Scene, id: &ResourceId, superlink: &str, variant: u32) -> Desired {
         let spec = match (scene.desired(id, superlink, variant).spec, &id.part) {
             (Spec::Coordinator(made), _) => Spec::Coordinator(CoordinatorSpec { env: made.env, ..self.coordinator() }),
@@ -110,15 +110,15 @@ async fn everything_switched_on(minor: u16) {
     let drained = scene.apply(3, Verb::Drain { id: edge.clone() }).await;
     assert!(matches!(drained, Outcome::Refused { retry: false, .. }), "{drained:?}");
     scene.make(4, restart(&desired, facts.instance)).await;
-    scene.until(&edge, |sighting| sighting.facts().is_some_and(|now| now.instance != facts.instance)).await;
+    scene.until(&edge, |presence| presence.facts().is_some_and(|now| now.instance != facts.instance)).await;
     assert_eq!(scene.until_ready(&edge).await.node_id, facts.node_id, "its key was kept, so it is the same node");
     for (serial, part) in [(5, &edge), (6, &link)] {
         scene.make(serial, Verb::Delete { id: part.clone() }).await;
-        scene.until(part, |sighting| *sighting == Sighting::Absent).await;
+        scene.until(part, |presence| *presence == Presence::Absent).await;
     }
 }
 
-/// The official command line of a release, and where it finds a federation. It is given an app of its own.
+/// The official command line of a release with its configuration and an app.
 struct CommandLine {
     directory: tempfile::TempDir,
     flwr: PathBuf,
@@ -141,7 +141,7 @@ impl CommandLine {
         CommandLine { flwr: release.python.with_file_name("flwr"), directory }
     }
 
-    /// What `flwr` prints.
+    /// The output of `flwr`.
     async fn run(&self, words: &[&str]) -> String {
         let mut command = tokio::process::Command::new(&self.flwr);
         command.args(words).current_dir(self.directory.path().join("app")).env("FLWR_HOME", self.directory.path());

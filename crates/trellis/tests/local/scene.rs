@@ -1,4 +1,4 @@
-//! A home with a driver at work in it. Whatever the driver started ends with the test, also when that fails.
+//! A home with a running driver. Processes of the driver end with the test, even if it fails.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use trellis_driver_local::{LocalDriver, LocalSettings};
-use trellis_plan::conformance::wishes;
+use trellis_plan::conformance::specs;
 use trellis_plan::{
     Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, OpenDriver, Order, Outcome, Part, Phase,
-    ResourceId, Sighting, Spec, Verb,
+    Presence, ResourceId, Spec, Verb,
 };
 use trellis_spec::{Containers, Name, Tls};
 use trellis_testing::processes;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks, where nobody wakes.
+/// Poll interval without a notification.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub struct Scene {
@@ -35,7 +35,7 @@ impl Scene {
         scene
     }
 
-    /// Opens a driver, after the one before it is gone.
+    /// Opens a driver after the previous one was dropped.
     pub fn open(&mut self) {
         self.driver = None;
         let woken = Arc::clone(&self.woken);
@@ -45,7 +45,7 @@ impl Scene {
         self.driver = Some(Arc::new(LocalDriver::open(settings, wake).expect("a driver")));
     }
 
-    /// The driver goes, and nothing else.
+    /// Drops the driver, and nothing else.
     pub fn close(&mut self) {
         self.driver = None;
     }
@@ -64,16 +64,16 @@ impl Scene {
         assert!(matches!(outcome, Outcome::Done | Outcome::Started), "{text}: {outcome:?}");
     }
 
-    pub async fn see(&self, id: &ResourceId) -> Sighting {
+    pub async fn see(&self, id: &ResourceId) -> Presence {
         match self.driver().observe(&id.federation, &id.site).await {
-            Observation::Seen(seen) => seen.resources.get(id).cloned().unwrap_or(Sighting::Absent),
+            Observation::Reached(seen) => seen.resources.get(id).cloned().unwrap_or(Presence::Absent),
             Observation::Unreachable { why } => panic!("{why}"),
         }
     }
 
-    /// Looks whenever the driver wakes its caller, and now and then, until it is so.
-    pub async fn until(&self, id: &ResourceId, is_so: impl Fn(&Sighting) -> bool) -> Sighting {
-        let mut last = Sighting::Absent;
+    /// Polls after each notification of the driver, and at an interval, until the condition holds.
+    pub async fn until(&self, id: &ResourceId, is_so: impl Fn(&Presence) -> bool) -> Presence {
+        let mut last = Presence::Absent;
         let wait = async {
             loop {
                 last = self.see(id).await;
@@ -89,8 +89,8 @@ impl Scene {
     }
 
     pub async fn until_ready(&self, id: &ResourceId) -> Facts {
-        let ready = |sighting: &Sighting| {
-            let phase = sighting.facts().map(|facts| &facts.phase);
+        let ready = |presence: &Presence| {
+            let phase = presence.facts().map(|facts| &facts.phase);
             assert!(!matches!(phase, Some(Phase::Failed { .. })), "{id}: {phase:?}");
             phase == Some(&Phase::Ready)
         };
@@ -98,7 +98,7 @@ impl Scene {
     }
 
     pub async fn until_failed(&self, id: &ResourceId) -> String {
-        let is_failed = |sighting: &Sighting| failure(sighting).is_some();
+        let is_failed = |presence: &Presence| failure(presence).is_some();
         failure(&self.until(id, is_failed).await).expect("it failed")
     }
 
@@ -149,8 +149,8 @@ impl Drop for Scene {
     }
 }
 
-pub fn failure(sighting: &Sighting) -> Option<String> {
-    match sighting.facts().map(|facts| &facts.phase) {
+pub fn failure(presence: &Presence) -> Option<String> {
+    match presence.facts().map(|facts| &facts.phase) {
         Some(Phase::Failed { why }) => Some(why.clone()),
         _ => None,
     }
@@ -169,7 +169,7 @@ pub fn coordinator() -> CoordinatorSpec {
         program: Some("test".to_owned()),
         containers: Some(Containers::No),
         tls: Tls::Off,
-        ..wishes::coordinator()
+        ..specs::coordinator()
     }
 }
 
@@ -180,6 +180,6 @@ pub fn node(superlink: &str) -> NodeSpec {
         client_app: Some("native:echo".to_owned()),
         shards: 4,
         tls: Tls::Off,
-        ..wishes::node(superlink)
+        ..specs::node(superlink)
     }
 }

@@ -1,5 +1,5 @@
-//! The chart, with a real Helm: every value has an effect and gives objects that a real API server takes (P1, P3, P5); definitions
-//! and federations outlive it (P2).
+//! The chart with a real Helm: every value has an effect and gives objects that a real API server accepts (P1, P3, P5);
+//! definitions and federations outlive it (P2).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const KUBERNETES: &str = "1.35.0";
 const RELEASE: &str = "trellis-operator";
 const NAMESPACE: &str = "trellis-system";
 
-/// Another value for each value of the chart, and what it takes to see it. Values with parts of Kubernetes' own are one.
+/// Another value for each value of the chart, and its visible effect. Values with Kubernetes types count as one.
 const OTHER: &[(&str, &str, &[&str])] = &[
     ("nameOverride", r#""other""#, &[]),
     ("fullnameOverride", r#""other""#, &[]),
@@ -151,7 +151,7 @@ fn without_definitions(objects: &BTreeMap<String, Value>) -> String {
     trellis_spec::yaml::documents(kept)
 }
 
-/// The dotted names of all values; what is empty, or stands in [`OTHER`] as a whole, is one.
+/// The dotted names of all values; empty ones and those in [`OTHER`] count as one.
 fn values(value: &Value, path: &str, found: &mut Vec<String>) {
     match value.as_object() {
         Some(fields) if !fields.is_empty() && !OTHER.iter().any(|(name, ..)| *name == path) => {
@@ -232,7 +232,7 @@ fn what_cannot_work_is_refused() {
     assert!(refusal.contains("needs metrics.enable"), "{refusal}");
 }
 
-/// As `manager.args` of the chart whose place ours takes has it.
+/// As in `manager.args` of the chart that ours replaces.
 #[test]
 fn a_flag_that_is_given_already_is_not_given_twice() {
     let Some(helm) = helm().map(Helm) else { return };
@@ -262,7 +262,7 @@ fn the_program_knows_every_argument() {
     }
 }
 
-/// One source for both: they differ in labels, and in what only one of them can say.
+/// The sources differ only in labels, and in content that one of them cannot have.
 #[test]
 fn it_makes_what_the_manifests_have() {
     let Some(helm) = helm().map(Helm) else { return };
@@ -277,7 +277,7 @@ fn it_makes_what_the_manifests_have() {
     ] {
         let mut charted = helm.objects(sets);
         let mut printed = by_identity(read(&trellis(&[&["operator", "manifests"], flags].concat())));
-        // Helm makes it, or does not.
+        // Optional in Helm.
         printed.remove(&format!("Namespace -/{NAMESPACE}"));
         assert_eq!(charted.keys().collect::<Vec<_>>(), printed.keys().collect::<Vec<_>>(), "{sets:?}");
         for object in charted.values_mut().chain(printed.values_mut()) {
@@ -292,7 +292,7 @@ fn it_makes_what_the_manifests_have() {
     }
 }
 
-/// Without what a release adds.
+/// Without the labels of a release.
 fn plain(object: &mut Value) {
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     metadata.remove("labels");
@@ -349,7 +349,7 @@ fn definitions_and_federations_outlive_a_release() {
     let left = kubectl(&plane, &["get", "deploy,sa,role,rolebinding,svc", "-n", NAMESPACE, "-o", "name"], "");
     assert_eq!(left.trim(), "serviceaccount/default");
     assert!(kubectl(&plane, &["get", "federations", "-n", "default", "-o", "name"], "").contains("demo"));
-    // Installed again it takes them over; told so, it takes them along.
+    // A new installation adopts them; with the flag, the uninstallation deletes them.
     helm.at(&plane, "install trellis-operator CHART --set crd.keep=false");
     assert!(kubectl(&plane, &["get", "federations", "-n", "default", "-o", "name"], "").contains("demo"));
     helm.at(&plane, "uninstall trellis-operator --wait");

@@ -9,7 +9,7 @@ pub fn read(text: &str) -> Vec<Value> {
     trellis_spec::yaml::read(text, "documents").unwrap_or_else(|why| panic!("{why}\n{text}"))
 }
 
-/// Objects by kind, namespace and name; none may be there twice.
+/// Objects by kind, namespace and name, which must be unique.
 pub fn by_identity(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for object in objects {

@@ -1,6 +1,6 @@
-//! How the operator is installed, seen from a shell, with real programs and a real API server: `trellis operator manifests`, the
-//! chart with Helm, the kustomization, the plugin of kubectl, and the operator with the
-//! permissions that all of these give it. Without these programs the tests skip, and say so.
+//! Installing the operator from a shell, with real programs and a real API server: `trellis operator manifests`, the chart with
+//! Helm, the kustomization, the plugin of kubectl, and the operator with the permissions of each. Without these programs the
+//! tests are skipped with a message.
 
 mod chart;
 mod documents;

@@ -53,7 +53,7 @@ fn flags_are_heard() {
     assert_eq!(container["image"], "example.org/o:1");
 }
 
-/// A flag that the program does not know would end the operator at its start.
+/// The operator would exit at its start because of an unknown flag.
 #[test]
 fn the_program_knows_the_arguments_that_its_deployment_gives_it() {
     let objects = by_identity(read(&printed(&["--without-crds", "--watch-namespace", "blue"])));
@@ -69,6 +69,6 @@ fn the_api_server_takes_all_of_it_in_both_ways() {
     let Some(plane) = plane() else { return };
     let text = printed(&["--user-roles", "--network-policy", "--replicas", "2"]);
     kubectl(plane, &["apply", "--server-side", "--force-conflicts", "-f", "-"], &text);
-    // The way that keeps what it applied in an annotation, which has an end.
+    // Client-side apply stores the object in an annotation with a limited size.
     kubectl(plane, &["apply", "-f", "-"], &text);
 }

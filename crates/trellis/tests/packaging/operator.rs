@@ -20,7 +20,7 @@ const DONE_WITHIN: Duration = Duration::from_secs(90);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// From the death of a leader to the next one.
 const TAKEOVER: Duration = Duration::from_secs(15);
-/// The same, where the leader has handed over. The others look every two seconds.
+/// The limit of a planned handover. The other instances poll every two seconds.
 const HANDOVER: Duration = Duration::from_secs(5);
 
 /// `trellis operator run` as a service account.
@@ -70,7 +70,7 @@ impl Drop for Operator {
     }
 }
 
-/// Polls the cluster, which has no other way to tell a test.
+/// Polls the cluster.
 pub fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + DONE_WITHIN;
     while !is_so() {

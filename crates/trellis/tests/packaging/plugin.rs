@@ -21,7 +21,7 @@ fn kubectl_finds_the_program_by_its_name() {
     assert!(said_by_trellis(&["--help"]).contains("Usage: trellis <COMMAND>"));
 }
 
-/// Plugins come before kubectl's own flags, so it is called as people do.
+/// Plugins precede kubectl's own flags, as in real calls.
 fn kubectl_with_path(plane: &trellis_testing::kube::ControlPlane, path: &Path, arguments: &[&str]) -> String {
     let output = std::process::Command::new(plane.kubectl_program())
         .args(arguments)

@@ -1,5 +1,5 @@
-//! The operator with the permissions of its manifests and nothing more: it does all of its work, and uses each of them. What it asks
-//! for is read from the audit log of the API server.
+//! The operator with only the permissions of its manifests: it does all of its work, and uses each permission. The audit log of
+//! the API server lists its requests.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::operator::{ACCOUNT, Operator, wait};
 use crate::stories;
 use crate::tools::{kubectl, plane, trellis};
 
-/// Checks who may make an owner wait, as some distributions of Kubernetes do.
+/// Checks owner references that block deletion, as some distributions of Kubernetes do.
 const OWNERS_CHECKED: Flags<'static> =
     Flags { api_server: &["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"], controllers: &[] };
 
@@ -41,7 +41,7 @@ fn refused(requests: &[AuditedWrite]) -> BTreeSet<String> {
     forbidden.map(|request| format!("{} {}/{}", request.verb, request.group, request.resource)).collect()
 }
 
-/// What a request asks for. One that applied an object that was not there was asked for `create` too.
+/// The permission that a request needs. Applying an object that did not exist needs `create`, too.
 fn uses(request: &AuditedWrite) -> impl Iterator<Item = (&str, &str, &str)> {
     let made = request.verb == "patch" && request.status == 201;
     let verbs = [Some(request.verb.as_str()), made.then_some("create")];

@@ -1,4 +1,4 @@
-//! The list of values in the chart's README is what values.yaml says.
+//! The list of values in the chart's README equals values.yaml.
 
 use std::fs;
 

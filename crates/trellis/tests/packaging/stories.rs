@@ -1,4 +1,4 @@
-//! What happens to federations in the test of permissions: everything that makes the operator ask for something.
+//! Changes to federations in the test of permissions: everything that makes the operator send a request.
 
 use serde_json::{Value, json};
 use trellis_testing::kube::ControlPlane;
@@ -35,7 +35,7 @@ fn patch(plane: &ControlPlane, what: &str, change: &Value) {
     kubectl(plane, &["patch", what, "-n", NAMESPACE, "--type=merge", "-p", &change.to_string()], "");
 }
 
-/// What another operator left, before ours starts: objects of its own hand, and a Deployment.
+/// Objects of an earlier operator, which wrote them with another field manager, and a Deployment.
 pub fn before(plane: &ControlPlane) {
     apply(plane, &federation(NAMESPACE, "old", json!({})));
     let uid = kubectl(plane, &["get", "federation", "old", "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}"], "");
@@ -78,7 +78,7 @@ pub fn play(plane: &ControlPlane) {
     runs(plane);
 }
 
-/// What was told before is told again, and all goes.
+/// The events of the second installation, and the deletion of everything.
 pub fn play_after_a_restart(plane: &ControlPlane) {
     drift(plane);
     wait("an event that happened again", || {
@@ -107,7 +107,7 @@ fn changes(plane: &ControlPlane) {
     wait("no DaemonSet", || !names(plane, "daemonsets").contains("plain-supernode-a"));
 }
 
-/// TLS of our own and by cert-manager, a network policy, monitors: each comes, and goes again.
+/// TLS of ours and of cert-manager, a network policy, monitors: each is added and removed.
 fn options(plane: &ControlPlane) {
     apply(
         plane,
@@ -146,13 +146,13 @@ fn options(plane: &ControlPlane) {
     wait("no monitor", || !names(plane, "podmonitors").contains("watched"));
 }
 
-/// What somebody else changed or deleted.
+/// Objects that another client changed or deleted.
 fn drift(plane: &ControlPlane) {
     kubectl(plane, &["delete", "service", "plain-superlink", "-n", NAMESPACE], "");
     wait("the service again", || names(plane, "services").contains("plain-superlink"));
 }
 
-/// One that waits for its SuperLink and is deleted, and one whose time after its end is over.
+/// A run that is deleted while it waits for its SuperLink, and one whose retention has ended.
 fn runs(plane: &ControlPlane) {
     let run = |name: &str, app: Value, ttl: Value| {
         let spec = json!({"federation": "watched", "app": app, "rounds": 1, "ttlSecondsAfterFinished": ttl});

@@ -1,4 +1,4 @@
-//! The programs that tests of the packaging run, and where files of the repository are.
+//! External programs of the packaging tests, and paths in the repository.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +17,7 @@ pub fn chart() -> PathBuf {
     repository().join("deploy/chart/trellis-operator")
 }
 
-/// What must succeed; gives what it prints.
+/// The output of a command that must succeed.
 pub fn good(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|why| panic!("{command:?}: {why}"));
     assert!(output.status.success(), "{command:?}\n{}", said(&output));
@@ -32,7 +32,7 @@ pub fn trellis<S: AsRef<OsStr>>(arguments: &[S]) -> String {
     good(Command::new(TRELLIS).args(arguments))
 }
 
-/// `$HELM`, what `tests/provision_kube.py helm` made, or that of the machine. `None`, and a line on stderr, where there is none.
+/// `$HELM`, the one that `tests/provision_kube.py helm` installed, or that of the machine. `None`, with a message, if there is none.
 pub fn helm() -> Option<PathBuf> {
     let given = std::env::var_os("HELM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -59,7 +59,7 @@ pub fn plane() -> Option<&'static ControlPlane> {
     shared(Parts::WithControllers)
 }
 
-/// What must succeed at the API server.
+/// A request to the API server that must succeed.
 pub fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> String {
     let output = plane.kubectl_with_input(arguments, input);
     assert!(output.status.success(), "kubectl {}\n{}", arguments.join(" "), said(&output));

@@ -1,4 +1,4 @@
-//! What is wrong with documents is told before anything is started or sent.
+//! Problems with documents are reported before anything is started or sent.
 
 use std::path::Path;
 

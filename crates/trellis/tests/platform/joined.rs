@@ -14,7 +14,7 @@ fn node(scene: &Scene, name: &str) -> Option<Value> {
     nodes(scene).into_iter().find(|node| node["name"] == name)
 }
 
-/// Names of the nodes with a shard, by shard, once nothing is to be done.
+/// Names of the nodes with a shard, by shard, once the plan is empty.
 fn settled(scene: &Scene, wanted: &[&str]) {
     eventually(&format!("{wanted:?} to have the shards"), || {
         let mut held = nodes(scene);

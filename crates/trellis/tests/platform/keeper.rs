@@ -1,4 +1,4 @@
-//! Server and keeper: whoever is killed is started again by the other, and both end when they are told to.
+//! Server and keeper restart each other, and both end when a stop is requested.
 
 use serde_json::json;
 use trellis_testing::processes::{kill, terminate};
@@ -19,14 +19,14 @@ fn whoever_is_killed_comes_back() {
     kill(server);
     let next = eventually("another server", || Some(scene.process("server")).filter(|pid| *pid != server));
     eventually("it to serve", || served(&scene).then_some(()));
-    assert_eq!(scene.serving().expect("it says so")["pid"], next);
+    assert_eq!(scene.serving().expect("an announcement")["pid"], next);
 
     let keeper = scene.process("keep");
     kill(keeper);
     eventually("another keeper", || Some(scene.process("keep")).filter(|pid| *pid != keeper));
     assert_eq!(scene.process("server"), next, "the server went on");
 
-    // The one that the server started keeps it as the first did.
+    // The new keeper works like the first one.
     kill(next);
     eventually("a third server", || Some(scene.process("server")).filter(|pid| *pid != next));
     eventually("it to serve", || served(&scene).then_some(()));
@@ -54,7 +54,7 @@ fn a_keeper_that_is_told_to_stop_takes_its_server_along_and_leaves_federations()
     eventually("nobody", || scene.processes(None).is_empty().then_some(()));
 }
 
-/// As an upgrade does it: the file goes, and what runs keeps running, and keeps what it keeps.
+/// During an upgrade the file is replaced; running processes continue with the old one.
 #[test]
 fn a_program_whose_file_is_gone_still_starts_itself() {
     let scene = Scene::new();

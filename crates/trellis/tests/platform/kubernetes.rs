@@ -1,5 +1,4 @@
-//! A federation in a cluster, from its document to nothing left: a real API server with its controllers, and pods that nobody
-//! runs.
+//! A federation in a cluster, from its document to its deletion: a real API server with its controllers, and simulated pods.
 
 use serde_json::{Value, json};
 use trellis_fake_kubelet::processes::ProcessSettings;
@@ -56,7 +55,7 @@ fn a_federation_in_a_cluster_comes_up_scales_and_leaves_nothing() {
 
     scene.good(&["scale", "cpu=3"]);
     eventually("the third node", || (nodes(&scene)["ready"] == 3).then_some(()));
-    // A server that is killed is followed by one that finds everything again.
+    // A killed server is followed by one that finds everything.
     kill(scene.process("server"));
     eventually("another server", || scene.run(&["status", "-o", "json"]).status.success().then_some(()));
     scene.good(&["scale", "cpu=1"]);
@@ -72,7 +71,7 @@ fn a_federation_in_a_cluster_comes_up_scales_and_leaves_nothing() {
 /// Set in the process that has a network and mounts of its own.
 const INSIDE: &str = "TRELLIS_TEST_OWN_NETWORK";
 
-/// Pods as processes need addresses that are nobody else's, so the test calls itself in namespaces of its own.
+/// Pods as processes need unique addresses, so the test runs itself in separate namespaces.
 #[test]
 fn a_run_completes_in_pods() {
     if std::env::var_os(INSIDE).is_some() {
@@ -97,7 +96,7 @@ fn command(words: &[&str]) {
 fn train_in_pods() {
     command(&["ip", "link", "set", "lo", "up"]);
     let Some(plane) = ControlPlane::start(Parts::WithScheduler) else { return };
-    // Pods have a /tmp of their own, so what they are made of cannot be there.
+    // Pods have a separate /tmp, so their files cannot be there.
     let directory = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let program = env!("CARGO_BIN_EXE_trellis");
     let images = json!({ "images": [{
@@ -124,7 +123,7 @@ fn train_in_pods() {
     let told = scene.json(&["nodes"]);
     let known = told["items"].as_array().expect("nodes").iter().filter(|node| node["phase"] == "ready");
     assert_eq!(known.count(), 2, "{told}");
-    // The SuperLink tells its log; for a node the command is told that shows it.
+    // The SuperLink sends its log; for a node, the command is shown that prints the log.
     let log = scene.good(&["logs", "--part", "coordinator"]);
     assert!(log.contains("starting SuperLink"), "{log}");
     let (code, told) = scene.bad(&["logs", "--part", "cpu-0"]);

@@ -1,4 +1,4 @@
-//! The control plane, seen from a shell: real processes in a home of their own, from `trellis up` to nothing left.
+//! The control plane from a shell: real processes in a separate home, from `trellis up` to the deletion.
 
 mod documents;
 mod joined;

@@ -1,5 +1,4 @@
-//! A site in an OpenNebula cloud that answers as the recorded one: what is wrong there ends `trellis apply`, and logs that
-//! are not on this machine are named.
+//! A site in a recorded OpenNebula cloud: its problems end `trellis apply`, and logs on other machines are named.
 
 use trellis_fake_one::hypervisor::PretendSettings;
 use trellis_fake_one::template::Template;
@@ -40,7 +39,7 @@ async fn apply_ends_with_what_the_site_lacks_and_logs_say_where_they_are() {
         assert!(code == 1 && told.contains("lab is not ready after 1s"), "{told}");
         // Long before the time is over.
         let (code, told) = scene.bad(&["apply", "-f", "lab.yaml", "--timeout", "10m"]);
-        assert!(code == 1 && told.contains("lab cannot go on") && told.contains("no network nowhere"), "{told}");
+        assert!(code == 1 && told.contains("lab is stalled") && told.contains("no network nowhere"), "{told}");
         let (code, told) = scene.bad(&["logs", "--part", "coordinator"]);
         assert!(code == 1 && told.contains("coordinator has no VM at site cloud"), "{told}");
         scene.write("lab.yaml", &document(&one, "net1"));

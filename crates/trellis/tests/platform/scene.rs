@@ -50,7 +50,7 @@ impl Scene {
         self.command(arguments).output().expect("the binary runs")
     }
 
-    /// What it prints, where it ends well.
+    /// The output of a command that must succeed.
     pub fn good(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let told = String::from_utf8_lossy(&output.stderr);
@@ -105,7 +105,7 @@ impl Drop for Scene {
     }
 }
 
-/// Looks until there is something to see.
+/// Polls until there is a result.
 pub fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -113,7 +113,7 @@ pub fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
             return seen;
         }
         assert!(began.elapsed() < LIMIT, "waited {} s for {what}", LIMIT.as_secs());
-        // Another process cannot tell us.
+        // Another process cannot notify.
         std::thread::sleep(GLANCE);
     }
 }

@@ -1,4 +1,4 @@
-//! `trellis server` by itself: one for each home, told where it is, gone without a trace.
+//! `trellis server` alone: one per home, with an announcement that is removed at its stop.
 
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -26,7 +26,7 @@ fn a_home_has_one_server() {
         output.status.success().then_some(output.stdout)
     });
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&answered).expect("JSON"), serde_json::json!({"items": []}));
-    // It is nobody's to end: somebody started it.
+    // It has no keeper: the user started it.
     assert_eq!(scene.good(&["down", "--all"]), "");
     assert!(scene.serving().is_some());
     terminate(first.id());
@@ -45,8 +45,8 @@ fn what_a_dead_server_has_left_is_not_believed() {
     assert!(scene.serving().is_some(), "who is killed tidies nothing up");
     let (code, told) = scene.bad(&["status"]);
     assert!(code == 1 && told.contains("no server runs"), "{told}");
-    // The next one takes its place, at the same port.
-    let before = scene.serving().expect("what the dead one left")["url"].clone();
+    // The next one uses the same port.
+    let before = scene.serving().expect("the announcement of the dead server")["url"].clone();
     let mut command = scene.command(&["server"]);
     let mut next = command.stderr(Stdio::null()).spawn().expect("it starts");
     let serving = eventually("the next server", || scene.serving().filter(|serving| serving["pid"] == next.id()));
@@ -61,7 +61,7 @@ fn a_port_that_is_taken_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let (code, told) = scene.bad(&["server", "--listen", &address]);
-    assert!(code == 1 && told.contains(&format!("{address} is taken")), "{told}");
+    assert!(code == 1 && told.contains(&format!("{address} is in use by another program")), "{told}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! From `trellis up` to nothing left.
+//! From `trellis up` to the deletion.
 
 use std::process::Stdio;
 
@@ -40,7 +40,7 @@ fn up_train_and_down_leaves_nothing() {
         let nodes = &scene.json(&["status"])["items"][0]["nodes"];
         (nodes["ready"] == 3).then_some(())
     });
-    // What is there already is left as it is.
+    // An existing federation is not changed.
     assert_eq!(scene.json(&["up", "--detach"])["federation"]["nodes"]["wanted"], 3);
 
     scene.good(&["down"]);

@@ -1,4 +1,4 @@
-//! The commands that call a SuperLink, seen from a shell: what they ask, what they print, how they exit.
+//! Commands that call a SuperLink, from a shell: requests, output, exit codes.
 
 mod server;
 
@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("UTF-8")
 }
 
-/// Calls the stand-in with the token `s3cret`.
+/// Calls the fake server with the token `s3cret`.
 fn call(home: &TempDir, server: &Server, arguments: &[&str]) -> Output {
     let mut command = trellis(home, arguments);
     command.args(["--superlink", &server.address, "--insecure"]).env("TRELLIS_TOKEN", "s3cret");
@@ -100,7 +100,7 @@ fn each_command_asks_what_it_says() {
     ]);
     let home = home();
     for (arguments, calls, printed) in [
-        (vec!["node", "revoke", "17"], vec![("revoke-node", json!({"id": "17"}))], "node 17 is revoked\n"),
+        (vec!["node", "revoke", "17"], vec![("revoke-node", json!({"id": "17"}))], "node 17 was revoked\n"),
         (vec!["node", "token"], vec![("create-join-token", json!({"ttl_s": 3600, "label": ""}))], "t0ken\n"),
         (
             vec!["node", "token", "--ttl", "2d", "--label", "edge"],
@@ -134,7 +134,7 @@ fn each_command_asks_what_it_says() {
         (
             vec!["login", "approve", "3F9A1C07BE"],
             vec![("who-am-i", json!({})), ("approve-login", json!({"code": "3F9A1C07BE"}))],
-            "the login goes on as ada\n",
+            "the login continues as ada\n",
         ),
     ] {
         let before = server.asked().len();
@@ -220,7 +220,7 @@ fn tokens_come_from_a_file_from_stdin_or_from_the_environment() {
         let mut command = trellis(&home, &["whoami", "--superlink", &server.address, "--insecure"]);
         command.args(more).envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the binary starts");
-        // Who does not read is not to blame.
+        // A closed pipe is not an error.
         let _ = child.stdin.take().expect("stdin").write_all(stdin.as_bytes());
         assert!(child.wait().expect("exit").success());
         server.asked().pop().expect("a call").bearer
@@ -262,7 +262,7 @@ fn a_superlink_that_is_not_there_is_told_and_exits_with_1() {
 fn a_token_is_not_sent_in_plaintext_unless_asked_for() {
     let server = Server::answering(&[("who-am-i", 200, json!({"id": "2", "name": "ada", "role": "viewer"}))]);
     let home = home();
-    // An address for documentation: nobody has it, should the call be made after all.
+    // An address for documentation, which no machine has, in case the call is made after all.
     let mut command = trellis(&home, &["whoami", "--superlink", "192.0.2.1:8000", "--insecure"]);
     let output = command.env("TRELLIS_TOKEN", "s3cret").output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2));

@@ -1,5 +1,5 @@
-//! A stand-in for a SuperLink: answers each call with what a test says, and remembers what it was asked. One thread, no
-//! TLS; the client's own tests have the rest.
+//! A fake SuperLink: answers each call with the response of the test, and records requests. One thread, no TLS; the tests of the
+//! client have the rest.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -76,6 +76,6 @@ fn serve(stream: &TcpStream, answers: &mut Answers, asked: &Mutex<Vec<Asked>>) {
     };
     let answer = answer.to_string();
     let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());
-    // Who was interrupted does not wait for the answer.
+    // An interrupted client does not wait for the response.
     let _ = (&*stream).write_all((head + &answer).as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Arguments of a program, and what arguments of the user say.
+//! Arguments of a program, and the values in arguments of the user.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -86,7 +86,7 @@ fn value_in<'a>(argument: &'a str, flag: &str) -> Option<&'a str> {
     argument.strip_prefix(flag)?.strip_prefix('=')
 }
 
-/// The port of an address that the user gave, or the usual one.
+/// The port of an address in the user's arguments, or the default.
 pub fn port(arguments: &[String], flag: &str, usual: u16) -> u16 {
     let given = value(arguments, flag).and_then(|address| address.rsplit(':').next()?.parse().ok());
     given.unwrap_or(usual)

@@ -1,4 +1,4 @@
-//! A SuperExec: the launcher of apps that process isolation needs beside a SuperLink or a SuperNode. There is none of ours.
+//! A SuperExec: the launcher of apps for process isolation, beside a SuperLink or a SuperNode. Official programs only.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,12 +13,12 @@ description! {
     pub struct SuperExec {
         pub program: Program,
         pub apps: Apps,
-        /// `host:port` of the SuperLink or SuperNode beside it.
+        /// `host:port` of its SuperLink or SuperNode.
         pub address: String,
         /// `None`: without TLS.
         pub authority: Option<PathBuf>,
         pub health: Option<SocketAddr>,
-        /// That of the SuperLink or SuperNode beside it.
+        /// The isolation of its SuperLink or SuperNode.
         pub env: BTreeMap<String, OsString>,
         pub extra_args: Vec<String>,
     }

@@ -11,7 +11,7 @@ use crate::Program;
 use crate::changes::{APPS_BY_HTTP, APPS_IN_DATABASE, AppApi, CONTROL_BY_HTTP, FLEET_BY_HTTP, SUPEREXEC_TLS};
 
 const DATABASE: &str = "superlink.db";
-/// Where releases that do not store apps in the database store them, in the state directory.
+/// The directory of apps, below the state directory, for releases that do not store apps in the database.
 const APPS: &str = "apps";
 
 description! {
@@ -21,7 +21,7 @@ description! {
         /// `None`: the program's default.
         pub fleet: Option<Listen>,
         pub control: Option<Listen>,
-        /// Of ServerApps, where a release has an address of its own for them.
+        /// Address for ServerApps, for releases with a separate one.
         pub apps: Option<Listen>,
         /// Of official releases since 1.37 also the Control API, since 1.40 also the Fleet API.
         pub http: Option<Listen>,
@@ -31,7 +31,7 @@ description! {
         pub apps_trust_machine: bool,
         /// Allow an address that other machines reach, without TLS.
         pub open_network: bool,
-        /// Whether callers need an account; `None`: as the program decides.
+        /// Whether callers need an account; `None`: the default of the program.
         pub accounts: Option<bool>,
         /// File with the token of the first administrator.
         pub admin_token: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub enum Serving {
     #[default]
     Plain,
     Tls(TlsFiles),
-    /// TLS as the user's own arguments say.
+    /// TLS as in the user's own arguments.
     Given,
 }
 
@@ -69,11 +69,11 @@ pub enum State {
     Memory,
     /// `database`: `None`: a file in the directory.
     Directory { path: PathBuf, database: Option<PathBuf> },
-    /// As the user's own arguments say.
+    /// As in the user's own arguments.
     Given,
 }
 
-/// Where each API is served. Several may be at the same address.
+/// The address of each API. APIs may share an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listens {
     pub fleet: SocketAddr,
@@ -84,7 +84,7 @@ pub struct Listens {
 }
 
 impl Program {
-    /// The SuperLink serves ServerApps at a gRPC address of its own, where others reach it unless told otherwise.
+    /// Whether the SuperLink serves ServerApps at a separate gRPC address that is open to the network by default.
     pub fn has_serverappio(self) -> bool {
         !self.is_trellis() && !self.since(APPS_BY_HTTP)
     }
@@ -231,7 +231,7 @@ impl SuperLink {
         SocketAddr::new(ip, port(&self.common.extra_args, flag, usual))
     }
 
-    /// Where a SuperExec finds ServerApps to start. Only an official host of a known release decides that by its own release.
+    /// The address of a SuperExec for ServerApps. Official hosts of known releases decide by their own release.
     pub fn apps_for(&self, superexec: Program) -> SocketAddr {
         match self.common.program {
             Program::Trellis | Program::Unknown if superexec.since(APPS_BY_HTTP) => {
@@ -241,8 +241,7 @@ impl SuperLink {
         }
     }
 
-    /// The authority that a SuperExec trusts. `None`: it calls without TLS, because the release has none for apps or because the
-    /// address is for this machine alone.
+    /// The authority that a SuperExec trusts. `None`: without TLS, because the release has none for apps or the address is local.
     pub fn apps_authority(&self, superexec: Program) -> Option<PathBuf> {
         if !superexec.since(SUPEREXEC_TLS) {
             return None;
@@ -264,7 +263,7 @@ impl SuperLink {
         }
     }
 
-    /// The SuperExec beside an official SuperLink of the same release, which process isolation needs.
+    /// The SuperExec beside an official SuperLink of the same release, for process isolation.
     pub fn superexec(&self, address: SocketAddr) -> Option<SuperExec> {
         self.common.superexec(Apps::Server, address, self.apps_authority(self.common.program), self.launch().env)
     }

@@ -19,30 +19,30 @@ description! {
         /// `host:port` of the SuperLink.
         pub superlink: String,
         pub trust: Trust,
-        /// Private key that the SuperLink knows the node by.
+        /// Private key that identifies the node.
         pub key: Option<PathBuf>,
-        /// Of ClientApps; `None`: the program's default.
+        /// Isolation of ClientApps; `None`: the default of the program.
         pub apps: Option<Listen>,
         /// How reports name the node.
         pub name: Option<String>,
         pub state: Option<PathBuf>,
-        /// The only app that runs, in place of those that runs bring.
+        /// The only app, instead of those of runs.
         pub client_app: Option<String>,
         pub node_config: Option<NodeConfig>,
-        /// Attempts to reach the SuperLink; `None`: without limit.
+        /// Maximum number of connection attempts; `None`: unlimited.
         pub max_retries: Option<u64>,
         pub max_wait_s: Option<u64>,
         pub backoff: Option<Backoff>,
         /// Of each app.
         pub limits: Limits,
         pub gpus: Gpus,
-        /// An app starts without the GPUs that it should have; `None`: as the program decides.
+        /// Whether apps start if requested GPUs are missing; `None`: the default of the program.
         pub gpus_may_be_missing: Option<bool>,
         pub gpu_memory_fraction: Option<f64>,
     }
 }
 
-/// How a SuperNode or SuperExec knows whom it calls.
+/// How a SuperNode or SuperExec verifies its SuperLink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Without TLS.
@@ -76,7 +76,7 @@ pub struct Limits {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Gpus {
-    /// Apps see those that the program sees.
+    /// GPUs that are visible to the program are visible to apps.
     #[default]
     Unmanaged,
     None,
@@ -86,8 +86,8 @@ pub enum Gpus {
 }
 
 impl Program {
-    /// The SuperNode serves ClientApps to other machines unless told otherwise. An image of unknown release may not know the flag
-    /// for it, which is needed beside a SuperExec.
+    /// Whether the SuperNode serves ClientApps to other machines by default. An image of unknown release may not have the flag for
+    /// that, which a SuperExec requires.
     pub fn has_open_clientappio(self, isolation: Isolation) -> bool {
         self.before(APPS_BY_HTTP) || self == Program::Unknown && isolation == Isolation::Process
     }
@@ -187,7 +187,7 @@ impl SuperNode {
         }
     }
 
-    /// The SuperExec beside an official SuperNode of the same release, which process isolation needs.
+    /// The SuperExec beside an official SuperNode of the same release, for process isolation.
     pub fn superexec(&self, address: SocketAddr) -> Option<SuperExec> {
         self.common.superexec(Apps::Client, address, self.apps_authority(self.common.program), self.launch().env)
     }

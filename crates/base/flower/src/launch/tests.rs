@@ -96,7 +96,7 @@ const OF_SUPEREXEC: &[(&str, Change<SuperExec>)] = &[
     ("extra_args", |exec| exec.extra_args = vec!["--x".to_owned()]),
 ];
 
-/// The fields whose change shows in what is started.
+/// The fields whose change has an effect.
 fn effective<T, L: PartialEq>(
     usual: impl Fn() -> T,
     changes: &[(&'static str, Change<T>)],
@@ -201,7 +201,7 @@ fn each_api_is_where_the_release_has_it() {
     }
 }
 
-/// What the Python tests start official programs with. `UPDATE_GOLDENS=1` writes the file.
+/// The launch descriptions that the Python tests use. `UPDATE_GOLDENS=1` writes the file.
 #[test]
 fn the_python_tests_start_programs_with_the_same_arguments() {
     let mut table = BTreeMap::new();

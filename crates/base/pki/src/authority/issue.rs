@@ -1,4 +1,4 @@
-//! Issuing a leaf to the directory of a SuperLink, or finding that none is due.
+//! Issues a leaf to the directory of a SuperLink, unless none is due.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -11,20 +11,20 @@ use crate::delivery::{self, Delivery, Present};
 use crate::disk::read_small;
 use crate::endpoint::Endpoint;
 use crate::issuance::{self, CLOCK_SKEW, Wish};
-use crate::mint::LONGEST_COMMON_NAME;
-use crate::problem::Problem;
+use crate::mint::MAX_COMMON_NAME_CHARS;
 use crate::renewal::{Reason, due};
 use crate::span::{Span, roughly};
 use crate::{Error, UnixSeconds, date, pem};
+use trellis_diagnostic::Diagnostic;
 
 pub const LEAF_VALIDITY: Span = Span::days(30);
-const SHORTEST_LEAF: Span = Span::hours(1);
-/// What browsers and mobile systems accept at most.
-const LONGEST_LEAF: Span = Span::days(397);
-/// An authority this close to its end signs nothing more.
+const MIN_LEAF_VALIDITY: Span = Span::hours(1);
+/// The maximum lifetime that browsers and mobile systems accept.
+const MAX_LEAF_VALIDITY: Span = Span::days(397);
+/// An authority stops signing this long before its end.
 const LAST_HOUR: Span = Span::hours(1);
 
-/// A wish for a leaf.
+/// A requested leaf.
 #[derive(Debug, Clone)]
 pub struct Order {
     /// All that clients use, the local ones included.
@@ -32,34 +32,34 @@ pub struct Order {
     pub out: PathBuf,
     pub validity: Span,
     pub name: Option<String>,
-    /// Issue only where the present leaf is missing, damaged, old, or not what is wished.
+    /// Issue only if the present leaf is missing, damaged, old, or differs from the order.
     pub only_if_due: bool,
 }
 
-/// What is in the directory now.
+/// The present content of the directory.
 #[derive(Debug)]
 pub struct Issued {
     pub leaf: Certificate,
     pub files: Files,
-    /// Why there is a new leaf; `None` where the present one is good.
+    /// Why a new leaf was issued; `None` if the present one is good.
     pub reason: Option<Reason>,
-    /// The leaf is as before, and the trust bundle beside it is new.
+    /// The leaf is unchanged, the trust bundle is new.
     pub trust_renewed: bool,
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Authority {
-    /// What is wrong with where an order goes, and with the authority that shall sign.
-    pub fn objections_of_place(&self, order: &Order, now: UnixSeconds) -> Result<Vec<Problem>, Error> {
+    /// Problems with the directory of an order and with the signing authority.
+    pub fn problems_with_destination(&self, order: &Order, now: UnixSeconds) -> Result<Vec<Diagnostic>, Error> {
         let mut problems = Vec::from_iter(self.too_near(&order.out));
         if let Present::Foreign(path) = delivery::present(&order.out) {
-            let what = "this file is not from trellis pki, and is never overwritten";
-            problems.push(Problem::in_file(&path, what, "move it away, or give another directory"));
+            let what = "trellis pki did not write this file, and never overwrites such files";
+            problems.push(Diagnostic::in_file(&path, what, "move it away, or give another directory"));
         }
         let signing = self.certificate(self.rotation().signing())?;
         if signing.left_s(now) < LAST_HOUR.seconds() {
             let what = format!("the CA {} ends on {}", signing.subject, date(signing.not_after));
-            problems.push(Problem::in_file(&self.dir, what, "rotate it: trellis pki rotate --begin"));
+            problems.push(Diagnostic::in_file(&self.dir, what, "rotate it: trellis pki rotate --begin"));
         }
         Ok(problems)
     }
@@ -67,8 +67,8 @@ impl Authority {
     pub fn issue(&mut self, order: &Order, now: UnixSeconds) -> Result<Issued, Error> {
         let order = &Order { out: absolute(&order.out), ..order.clone() };
         let _lock = self.lock_and_reread()?;
-        let mut problems = order.objections();
-        problems.extend(self.objections_of_place(order, now)?);
+        let mut problems = order.problems();
+        problems.extend(self.problems_with_destination(order, now)?);
         if !problems.is_empty() {
             return Err(Error::Refused(problems));
         }
@@ -92,7 +92,7 @@ impl Authority {
         Ok(Issued { leaf, files: files_in(&order.out), reason, trust_renewed, warnings })
     }
 
-    /// Puts it in place where it differs; says whether the trust bundle alone did.
+    /// Writes the trust bundle if it differs, and returns whether that was the only change.
     fn deliver(&self, order: &Order, delivery: &Delivery, new_leaf: bool) -> Result<bool, Error> {
         let same =
             matches!(delivery::present(&order.out), Present::Whole { delivery: present, .. } if present == *delivery);
@@ -113,28 +113,42 @@ impl Authority {
     ) -> Result<Delivery, Error> {
         let path = ca_dir(&self.dir, self.rotation().signing()).join(CA_KEY);
         let (text, _) = read_small(&path).map_err(Error::disk("read", &path))?;
-        let key = pem::private_key(&text)
-            .map_err(|error| Error::Refused(vec![Problem::in_file(&path, error.what, "restore it from a backup")]))?;
+        let key = pem::private_key(&text).map_err(|error| {
+            Error::Refused(vec![Diagnostic::in_file(&path, error.what, "restore it from a backup")])
+        })?;
         let wish = Wish { endpoints: &order.endpoints, name: order.name.as_deref(), validity: order.validity };
         issuance::new_leaf(signing, key, wish, trust, files_in(&order.out), now)
     }
 
     /// The key of the authority and the directory of a SuperLink must not contain each other.
-    fn too_near(&self, out: &Path) -> Option<Problem> {
+    fn too_near(&self, out: &Path) -> Option<Diagnostic> {
         let (dir, out) = (real(&self.dir), real(out));
         if !out.starts_with(&dir) && !dir.starts_with(&out) {
             return None;
         }
-        let what = format!("{} and the authority in {} lie within each other", out.display(), dir.display());
-        Some(Problem::error("--out", what, "give a directory apart: who reads it must not read the authority's key"))
+        let what = format!("{} and the authority in {} must not contain each other", out.display(), dir.display());
+        Some(Diagnostic::error(
+            "--out",
+            what,
+            "give a separate directory: its readers must not read the authority's key",
+        ))
     }
 
-    fn issue_warnings(&self, order: &Order, leaf: &Certificate, signing: &Certificate) -> Result<Vec<Problem>, Error> {
+    fn issue_warnings(
+        &self,
+        order: &Order,
+        leaf: &Certificate,
+        signing: &Certificate,
+    ) -> Result<Vec<Diagnostic>, Error> {
         let mut warnings = Vec::new();
         let wished = order.validity.seconds() + CLOCK_SKEW.seconds();
         if leaf.not_after == signing.not_after && leaf.lifetime_s() < wished {
-            let what = format!("the leaf lives for {} only: its CA ends then", roughly(leaf.lifetime_s()));
-            warnings.push(Problem::warning(self.dir.display().to_string(), what, "rotate the CA: trellis pki rotate"));
+            let what = format!("the leaf is valid for {} only: its CA ends then", roughly(leaf.lifetime_s()));
+            warnings.push(Diagnostic::warning(
+                self.dir.display().to_string(),
+                what,
+                "rotate the CA: trellis pki rotate",
+            ));
         }
         let owner = |path: &Path| path.metadata().map(|metadata| metadata.uid()).map_err(Error::disk("look at", path));
         if owner(&self.dir)? == owner(&order.out)? {
@@ -142,34 +156,38 @@ impl Authority {
                 "it belongs to the user that owns the CA: a SuperLink of that user, and its apps, can read the CA key";
             let advice =
                 "on a shared or production machine, let root keep the CA and give this directory to another user";
-            warnings.push(Problem::warning(order.out.display().to_string(), what, advice));
+            warnings.push(Diagnostic::warning(order.out.display().to_string(), what, advice));
         }
         Ok(warnings)
     }
 }
 
 impl Order {
-    /// What is wrong with it, wherever it goes.
-    pub fn objections(&self) -> Vec<Problem> {
+    /// Problems with the order itself.
+    pub fn problems(&self) -> Vec<Diagnostic> {
         let mut problems = Vec::new();
         if self.endpoints.is_empty() {
             let advice = "give each host or address that clients use, e.g. --endpoint link.example.org";
-            problems.push(Problem::error("--endpoint", "there is no endpoint", advice));
+            problems.push(Diagnostic::error("--endpoint", "there is no endpoint", advice));
         }
         for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.is_wildcard()) {
-            let what = format!("{endpoint} means to listen everywhere; nobody connects to that");
-            problems.push(Problem::error("--endpoint", what, "give the hosts and addresses that clients use"));
+            let what = format!("{endpoint} is an address to listen on; clients cannot connect to it");
+            problems.push(Diagnostic::error("--endpoint", what, "give the hosts and addresses that clients use"));
         }
-        if self.validity < SHORTEST_LEAF || self.validity > LONGEST_LEAF {
+        if self.validity < MIN_LEAF_VALIDITY || self.validity > MAX_LEAF_VALIDITY {
             let what = format!("a leaf cannot be valid for {}", self.validity);
-            problems.push(Problem::error("--validity", what, format!("use {SHORTEST_LEAF} to {LONGEST_LEAF}")));
+            problems.push(Diagnostic::error(
+                "--validity",
+                what,
+                format!("use {MIN_LEAF_VALIDITY} to {MAX_LEAF_VALIDITY}"),
+            ));
         }
         let printable = |name: &str| !name.trim().is_empty() && !name.chars().any(char::is_control);
         if let Some(name) = &self.name
-            && (!printable(name) || name.len() > LONGEST_COMMON_NAME)
+            && (!printable(name) || name.len() > MAX_COMMON_NAME_CHARS)
         {
             let what = format!("{name:?} cannot be the name of a leaf");
-            problems.push(Problem::error("--name", what, format!("use 1 to {LONGEST_COMMON_NAME} letters")));
+            problems.push(Diagnostic::error("--name", what, format!("use 1 to {MAX_COMMON_NAME_CHARS} letters")));
         }
         problems
     }
@@ -189,7 +207,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The path without links and dots, also where part of it does not exist yet.
+/// The path without links and dots. It need not exist completely.
 fn real(path: &Path) -> PathBuf {
     let mut real = PathBuf::new();
     for part in absolute(path).components() {

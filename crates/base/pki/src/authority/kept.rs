@@ -1,4 +1,4 @@
-//! What an authority keeps as JSON: its state, and the last leaf issued to each directory.
+//! The stored data of an authority, as JSON: its state, and the last leaf issued to each directory.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use trellis_digest::{hex, sha256};
 
 use crate::certificate::Certificate;
 use crate::disk::{Disk, PRIVATE_DIR, PRIVATE_FILE, entries, read_small};
-use crate::problem::Problem;
 use crate::rotation::State;
 use crate::span::Span;
 use crate::{Error, pem};
+use trellis_diagnostic::Diagnostic;
 
 /// Of `state.json`. A later version of it is refused.
 pub const FORMAT: u32 = 1;
@@ -26,7 +26,7 @@ pub struct Kept {
     #[serde(rename = "validity_s")]
     pub validity: Span,
     pub rotation: State,
-    /// Certificates of other authorities that clients shall trust, PEM.
+    /// Certificates of foreign trusted authorities, PEM.
     pub foreign: Vec<String>,
 }
 
@@ -42,14 +42,14 @@ impl Kept {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let what = "there is no authority in this directory";
                 let advice = "make one: trellis pki init, or give the directory of one";
-                return Err(Error::Refused(vec![Problem::in_file(dir, what, advice)]));
+                return Err(Error::Refused(vec![Diagnostic::in_file(dir, what, advice)]));
             }
             Err(error) => return Err(Error::disk("read", &path)(error)),
         };
         Kept::parse(&path.display().to_string(), &text)
     }
 
-    /// `place` is what problems call it.
+    /// `place` names the source in problems.
     pub fn parse(place: &str, text: &[u8]) -> Result<Kept, Error> {
         #[derive(Deserialize)]
         struct Format {
@@ -90,7 +90,7 @@ struct LeafText {
 }
 
 impl LeafRecord {
-    /// Notes it; costs nothing where it is noted already.
+    /// Stores the record unless it is stored already.
     pub fn write(&self, disk: &Disk, dir: &Path) -> Result<(), Error> {
         let path = LeafRecord::path(dir, &self.out);
         let certificate = pem::encode_certificates([self.leaf.der()]);
@@ -107,7 +107,7 @@ impl LeafRecord {
         dir.join(LEAVES).join(format!("{id}.json"))
     }
 
-    /// All of them. One that cannot be read is left out: it is a note, and the next issue writes it again.
+    /// All records. Unreadable ones are skipped: the next issue writes them again.
     pub fn read_all(dir: &Path) -> Result<Vec<LeafRecord>, Error> {
         let mut all: Vec<LeafRecord> = entries(&dir.join(LEAVES))?
             .iter()

@@ -1,4 +1,4 @@
-//! What `trellis pki show` tells: authorities, leaves, and what an operator should do about them. Changes nothing.
+//! The data of `trellis pki show`: authorities, leaves, and recommended actions. Changes nothing.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use super::kept::LeafRecord;
 use super::{Authority, CA_KEY, ca_dir, orphans};
 use crate::certificate::Certificate;
 use crate::check::issued_by;
-use crate::problem::Problem;
 use crate::renewal::is_old;
 use crate::rotation::State;
 use crate::span::roughly;
 use crate::{Error, UnixSeconds, date};
+use trellis_diagnostic::Diagnostic;
 
-/// An authority with less than one part of so many left of its life should be rotated: nodes need time to follow.
+/// An authority should be rotated when less than this fraction of its lifetime is left: nodes need time to follow.
 const LAST_PART: i64 = 10;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
@@ -50,7 +50,7 @@ pub struct Survey {
     pub rotation: State,
     pub trusted: Vec<Trusted>,
     pub leaves: Vec<Leaf>,
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Authority {
@@ -76,12 +76,12 @@ impl Authority {
         warnings.extend(leaves.iter().filter_map(|leaf| trouble(leaf, &authorities, now)));
         for path in orphans(&self.dir, &rotation.trusted())? {
             let what = "it belongs to no state of the rotation: a step was interrupted";
-            warnings.push(warning(&path, what.to_owned(), "repeat the step; it takes this away"));
+            warnings.push(warning(&path, what.to_owned(), "repeat the step, which removes it"));
         }
         Ok(Survey { name: self.kept.name.clone(), rotation, trusted, leaves, warnings })
     }
 
-    fn loose_modes(&self) -> Result<Vec<Problem>, Error> {
+    fn loose_modes(&self) -> Result<Vec<Diagnostic>, Error> {
         let mut paths = vec![(self.dir.clone(), "700")];
         paths.extend(self.rotation().trusted().iter().map(|id| (ca_dir(&self.dir, id).join(CA_KEY), "600")));
         let mut found = Vec::new();
@@ -89,7 +89,7 @@ impl Authority {
             let metadata = path.metadata().map_err(Error::disk("look at", &path))?;
             let present = metadata.permissions().mode() & 0o7777;
             if present & GROUP_AND_OTHERS != 0 {
-                let what = format!("others than its owner have permissions (mode {present:04o})");
+                let what = format!("users other than its owner have permissions (mode {present:04o})");
                 found.push(warning(&path, what, &format!("chmod {mode} {}", path.display())));
             }
         }
@@ -97,7 +97,7 @@ impl Authority {
     }
 }
 
-fn ending(dir: &Path, trusted: &Trusted, now: UnixSeconds) -> Option<Problem> {
+fn ending(dir: &Path, trusted: &Trusted, now: UnixSeconds) -> Option<Diagnostic> {
     let Certificate { subject, not_after, .. } = &trusted.certificate;
     let left = trusted.certificate.left_s(now);
     if left >= trusted.certificate.lifetime_s() / LAST_PART {
@@ -115,7 +115,7 @@ fn ending(dir: &Path, trusted: &Trusted, now: UnixSeconds) -> Option<Problem> {
     Some(warning(dir, what, advice))
 }
 
-fn trouble(leaf: &Leaf, authorities: &[Certificate], now: UnixSeconds) -> Option<Problem> {
+fn trouble(leaf: &Leaf, authorities: &[Certificate], now: UnixSeconds) -> Option<Diagnostic> {
     let certificate = &leaf.certificate;
     let renew = "trellis pki issue --renew, from a timer or with --watch";
     if certificate.left_s(now) < 0 {
@@ -128,6 +128,6 @@ fn trouble(leaf: &Leaf, authorities: &[Certificate], now: UnixSeconds) -> Option
     is_old(certificate, now).then(|| warning(&leaf.out, format!("its leaf is due for renewal, {left} are left"), renew))
 }
 
-fn warning(path: &Path, what: String, advice: &str) -> Problem {
-    Problem::warning(path.display().to_string(), what, advice)
+fn warning(path: &Path, what: String, advice: &str) -> Diagnostic {
+    Diagnostic::warning(path.display().to_string(), what, advice)
 }

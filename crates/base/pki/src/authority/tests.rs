@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::check::{Checked, Files, check};
 use crate::endpoint::Endpoint;
-use crate::problem::Severity;
 use crate::renewal::Reason;
 use crate::served::Served;
 use crate::testing::{DAY, EC, NOW, TestCa, client, converse, directory, endpoint, leaf_params, server};
+use trellis_diagnostic::Severity;
 
 const HOST: &str = "link.example.org";
 
@@ -60,7 +60,7 @@ impl World {
         self.authority().rotate(step, false, NOW).expect("a step")
     }
 
-    /// What a SuperLink finds in its directory.
+    /// The content of a SuperLink's directory.
     fn checked(&self, now: UnixSeconds) -> Checked {
         check(&self.files(), &[endpoint(HOST)], None, now).unwrap_or_else(|problems| panic!("{problems:?}"))
     }
@@ -101,7 +101,7 @@ fn an_authority_is_made_once_and_with_tight_modes() {
     assert_eq!(mode(&world.dir.join("state.json")), 0o600);
 
     let again = Authority::init(&world.dir, "test", CA_VALIDITY, NOW);
-    assert_eq!(refusals(again.map(|_| ())), ["there is an authority already, and it is never overwritten"]);
+    assert_eq!(refusals(again.map(|_| ())), ["an authority exists already, and is never overwritten"]);
     assert_eq!(world.authority().rotation().signing(), &signing);
 
     let certificate = world.authority().certificate(&signing).expect("a certificate");
@@ -123,7 +123,7 @@ fn a_bad_wish_for_an_authority_is_refused_in_one_answer() {
         [
             "\"a,b\" cannot be the name of an authority".to_owned(),
             "an authority cannot be valid for 1h".to_owned(),
-            format!("the directory is not empty: {} is there", foreign.display()),
+            format!("the directory is not empty: it has {}", foreign.display()),
         ]
     );
     assert_eq!(refusals(Authority::open(&world.dir).map(|_| ())), ["there is no authority in this directory"]);
@@ -182,13 +182,13 @@ fn a_bad_order_is_refused_in_one_answer() {
     assert_eq!(
         found[..4],
         [
-            "0.0.0.0 means to listen everywhere; nobody connects to that".to_owned(),
-            ":: means to listen everywhere; nobody connects to that".to_owned(),
+            "0.0.0.0 is an address to listen on; clients cannot connect to it".to_owned(),
+            ":: is an address to listen on; clients cannot connect to it".to_owned(),
             "a leaf cannot be valid for 3y".to_owned(),
             format!("{:?} cannot be the name of a leaf", "x".repeat(65)),
         ]
     );
-    assert!(found[4].contains("lie within each other"), "{found:?}");
+    assert!(found[4].contains("must not contain each other"), "{found:?}");
     assert!(!order.out.exists());
     let none = Order { endpoints: Vec::new(), ..world.order() };
     assert_eq!(refusals(world.authority().issue(&none, NOW)), ["there is no endpoint"]);
@@ -204,7 +204,7 @@ fn the_authority_and_the_superlink_stay_apart() {
     for out in [world.dir.clone(), world.dir.join("new/deep"), link.join("tls"), roundabout, above, link] {
         let order = Order { out: out.clone(), ..world.order() };
         let found = refusals(world.authority().issue(&order, NOW));
-        assert!(found.iter().any(|what| what.contains("lie within each other")), "{}: {found:?}", out.display());
+        assert!(found.iter().any(|what| what.contains("must not contain each other")), "{}: {found:?}", out.display());
     }
 }
 
@@ -214,7 +214,7 @@ fn files_of_others_are_not_overwritten() {
     fs::create_dir(&world.out).expect("a directory");
     fs::write(world.out.join("server.key"), "precious").expect("a file");
     let found = refusals(world.authority().issue(&world.order(), NOW));
-    assert_eq!(found, ["this file is not from trellis pki, and is never overwritten"]);
+    assert_eq!(found, ["trellis pki did not write this file, and never overwrites such files"]);
     assert_eq!(fs::read_to_string(world.out.join("server.key")).expect("a file"), "precious");
 }
 
@@ -224,7 +224,7 @@ fn a_leaf_never_outlives_its_authority() {
     Authority::init(&world.dir, "short", Span::days(10), NOW).expect("an authority");
     let issued = world.issue(NOW);
     assert_eq!(issued.leaf.left_s(NOW), 10 * DAY);
-    assert!(issued.warnings[0].what.starts_with("the leaf lives for 10 days only"), "{:?}", issued.warnings);
+    assert!(issued.warnings[0].what.starts_with("the leaf is valid for 10 days only"), "{:?}", issued.warnings);
     let found = refusals(world.authority().issue(&world.order(), NOW + 10 * DAY));
     assert_eq!(found.len(), 1);
     assert!(found[0].starts_with("the CA CN=short CA"), "{found:?}");
@@ -237,7 +237,7 @@ fn during_a_rotation_the_overlap_carries_everybody() {
     let (old_bundle, old_leaf) = (world.bundle(), world.checked(NOW));
 
     assert!(world.rotate(Step::Begin));
-    assert!(!world.rotate(Step::Begin), "repeated, it changes nothing");
+    assert!(!world.rotate(Step::Begin), "the step is idempotent");
     let issued = world.issue(NOW);
     assert_eq!((issued.reason, issued.trust_renewed), (None, true), "the same leaf, and both CAs beside it");
     let (both, announced_leaf) = (world.bundle(), world.checked(NOW));
@@ -247,7 +247,7 @@ fn during_a_rotation_the_overlap_carries_everybody() {
 
     assert!(world.rotate(Step::Switch));
     assert!(!world.rotate(Step::Switch));
-    // Until the leaf is issued anew, the old CA cannot go.
+    // The old CA is needed until the leaf is issued again.
     let found = refusals(world.authority().rotate(Step::Finish, false, NOW));
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("is valid until"), "{found:?}");
@@ -266,7 +266,7 @@ fn during_a_rotation_the_overlap_carries_everybody() {
         let found = [&old_leaf, &announced_leaf, &switched_leaf].map(|leaf| accepts(bundle, leaf));
         assert_eq!(found, expected);
     }
-    assert_eq!(entries(&world.dir.join("cas")).expect("a list").len(), 1, "the old key is gone");
+    assert_eq!(entries(&world.dir.join("cas")).expect("a list").len(), 1, "the old key is removed");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn foreign_authorities_join_the_bundle_and_leave_it() {
     let roles: Vec<Role> = survey.trusted.iter().map(|one| one.role).collect();
     assert_eq!(roles, [Role::Signing, Role::Next, Role::Foreign]);
     let own = &survey.trusted[0].certificate.fingerprint;
-    assert_eq!(refusals(world.authority().remove_trust(own)), [format!("{own} is an authority of our own")]);
+    assert_eq!(refusals(world.authority().remove_trust(own)), [format!("{own} is an authority of this directory")]);
     let name = survey.trusted[2].certificate.fingerprint.replace(':', "").to_lowercase();
     assert!(world.authority().remove_trust(&name).expect("removed"));
     assert!(!world.authority().remove_trust(&name).expect("nothing to do"));
@@ -347,7 +347,7 @@ fn a_survey_tells_what_to_do() {
     assert!(ending[0].contains("expires in 350 days"), "{ending:?}");
 
     fs::set_permissions(&world.dir, fs::Permissions::from_mode(0o755)).expect("mode");
-    assert_eq!(warnings(NOW), ["others than its owner have permissions (mode 0755)"]);
+    assert_eq!(warnings(NOW), ["users other than its owner have permissions (mode 0755)"]);
     fs::set_permissions(&world.dir, fs::Permissions::from_mode(0o700)).expect("mode");
     fs::create_dir(world.dir.join("cas/0123456789abcdef")).expect("a directory");
     assert_eq!(warnings(NOW), ["it belongs to no state of the rotation: a step was interrupted"]);
@@ -378,7 +378,7 @@ fn what_is_damaged_or_too_new_is_told() {
     let id = world.authority().rotation().signing().clone();
     fs::write(world.dir.join("cas").join(id.as_str()).join("ca.key"), TestCa::new(EC).made.key).expect("written");
     assert!(world.authority().issue(&world.order(), NOW).is_err());
-    assert!(!world.out.exists(), "nothing is handed out");
+    assert!(!world.out.exists(), "nothing is delivered");
 }
 
 /// A CA of root, a SuperLink of another user: the files follow the directory they are in.
@@ -387,7 +387,7 @@ fn root_gives_the_files_to_the_owner_of_the_directory() {
     use std::io::Write as _;
     use std::os::unix::fs::MetadataExt as _;
     if !rustix::process::geteuid().is_root() {
-        let _ = writeln!(std::io::stderr(), "SKIP: not run by root, who owns issued files was not tested");
+        let _ = writeln!(std::io::stderr(), "SKIP: not run by root, the owner of issued files was not tested");
         return;
     }
     const SOMEBODY: u32 = 54_321;
@@ -395,7 +395,7 @@ fn root_gives_the_files_to_the_owner_of_the_directory() {
     fs::create_dir(&world.out).expect("a directory");
     std::os::unix::fs::chown(&world.out, Some(SOMEBODY), Some(SOMEBODY)).expect("given away");
     let issued = world.issue(NOW);
-    assert_eq!(issued.warnings, [], "nobody can read both");
+    assert_eq!(issued.warnings, [], "no user can read both");
     let files = world.files();
     for path in [&files.certificate, &files.key, &files.ca, &world.out.join(".current")] {
         let metadata = path.metadata().expect("a file");
@@ -404,7 +404,7 @@ fn root_gives_the_files_to_the_owner_of_the_directory() {
     assert_eq!(mode(&files.key), 0o600);
 }
 
-/// Nobody who reads the directory while leaves are issued sees a certificate with the key of another.
+/// A reader never sees a certificate with the key of another issue.
 #[test]
 fn readers_never_see_a_mismatched_pair() {
     const ISSUES: usize = 40;
@@ -423,12 +423,12 @@ fn readers_never_see_a_mismatched_pair() {
             world.authority().issue(&order, NOW).expect("issued");
         }
         done.store(true, std::sync::atomic::Ordering::Release);
-        assert!(reader.join().expect("no mismatch").len() > 1, "it looked while something happened");
+        assert!(reader.join().expect("no mismatch").len() > 1, "issues during the reads");
     });
 }
 
-/// Lets the process die after each change of the disk that `act` makes. `intact` looks at what is left; then `act` is
-/// repeated, as an operator or a timer would, and `done` looks again.
+/// Simulates a crash after each change of the disk that `act` makes. `intact` checks the remaining state; then `act` is
+/// repeated, as an operator or a timer would do, and `done` checks the result.
 fn dying_everywhere(
     prepare: impl Fn() -> World,
     act: impl Fn(&World, Disk) -> Result<(), Error>,
@@ -446,7 +446,7 @@ fn dying_everywhere(
             return changes;
         }
     }
-    unreachable!("the loop ends when nothing dies")
+    unreachable!("the loop ends with the first run without a crash")
 }
 
 fn nothing_unfinished(world: &World, changes: u32) {
@@ -460,7 +460,7 @@ fn nothing_unfinished(world: &World, changes: u32) {
 #[test]
 fn making_an_authority_survives_death_at_every_change() {
     let act = |world: &World, disk: Disk| match Authority::init_on(disk, &world.dir, "test", CA_VALIDITY, NOW) {
-        // It was complete, only nobody was told.
+        // The change was complete before the crash.
         Err(Error::Refused(_)) if Authority::open(&world.dir).is_ok() => Ok(()),
         other => other.map(|_| ()),
     };
@@ -489,7 +489,7 @@ fn issuing_survives_death_at_every_change() {
     };
     let count = dying_everywhere(World::served, act, intact, done);
     assert!(count > 10, "{count}");
-    // The first issue too: there may be nothing yet, but never something half.
+    // After a crash of the first issue nothing may exist, but never a part.
     let first =
         |world: &World, disk: Disk| Authority::open_on(disk, &world.dir)?.issue(&world.order(), later).map(|_| ());
     let intact = |world: &World, _| {
@@ -524,7 +524,7 @@ fn a_rotation_survives_death_at_every_change() {
             authority.rotate(step, false, NOW)?;
             authority.issue(&world.order(), NOW).map(|_| ())
         };
-        // Whatever the moment: the state can be read, and who trusts the bundle of now trusts what is served now.
+        // In every state: it can be read, and clients with the present bundle trust the present certificate.
         let intact = |world: &World, changes: u32| {
             world.authority().survey(NOW).unwrap_or_else(|error| panic!("{step:?} {changes}: {error}"));
             assert!(accepts(&world.bundle(), &world.checked(NOW)), "{step:?} {changes}");

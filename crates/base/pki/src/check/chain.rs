@@ -1,4 +1,4 @@
-//! From a server's certificate to an authority that clients trust: the path, the names, and what breaks it, in words.
+//! Verifies the chain from a server's certificate to a trusted authority, and explains failures.
 //! The verification itself is that of webpki.
 
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::UnixSeconds;
 use crate::certificate::Certificate;
 use crate::endpoint::Endpoint;
 
-/// Why there is no path, and what to do.
+/// Why the verification failed, and the advice.
 pub struct Fault {
     pub what: String,
     pub advice: String,
 }
 
-/// The authority at the end of the path; or what breaks it; or `None` where only the time does.
+/// The authority at the end of the chain; or the failure; or `None` if only the time is wrong.
 pub fn verify<'a>(
     chain: &[Certificate],
     authorities: &'a [Certificate],
@@ -31,7 +31,7 @@ pub fn verify<'a>(
         anchors.push(anchor.map_err(|error| Some(explain(&error, leaf, chain, authorities)))?);
     }
     let between: Vec<CertificateDer<'_>> = rest.iter().map(|one| one.der().clone()).collect();
-    // An expired certificate is told as such; whether the path is good otherwise is worth knowing too.
+    // An expired certificate is reported already; the rest of the chain is worth checking, too.
     let at = now.clamp(leaf.not_before, leaf.not_after.max(leaf.not_before));
     let at = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(at).unwrap_or(0)));
     let algorithms = default_provider().signature_verification_algorithms.all;

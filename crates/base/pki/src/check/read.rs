@@ -1,4 +1,4 @@
-//! Reading the three files as one, and looking for keys of an authority beside them. Decides nothing about them.
+//! Reads the three files of one issue, and searches for keys of an authority beside them. Judges nothing.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -9,15 +9,15 @@ use super::{CA_KEY, Files, public_key};
 use crate::disk::read_small;
 use crate::pem;
 
-/// A writer may replace the files while they are read; this often they are read again.
+/// Retries if a writer replaces the files during the read.
 const ATTEMPTS: usize = 3;
-/// A directory of certificates has few entries. In a large one, only the first ones are looked at.
-const MOST_BESIDE: usize = 256;
-/// How far down the state directory the key of an authority is looked for, and among how many entries.
+/// A directory of certificates has few entries. Only so many are read of a large one.
+const MAX_BESIDE: usize = 256;
+/// Depth and number of entries of the search in the state directory for keys of an authority.
 const DEPTH: usize = 4;
-const MOST_BELOW: usize = 4096;
+const MAX_BELOW: usize = 4096;
 
-/// What the files held when they were read.
+/// The content of the files when they were read.
 #[derive(Debug, Clone)]
 pub struct Contents {
     pub files: Files,
@@ -30,15 +30,15 @@ pub struct Contents {
     pub(crate) stamps: [Option<Stamp>; 3],
 }
 
-/// A private key that lies where an app could read it.
+/// A private key that apps could read.
 #[derive(Debug, Clone)]
 pub struct KeyBeside {
     pub path: PathBuf,
-    /// What belongs to it, where the file could be read.
+    /// The public key, if the file could be parsed.
     pub public_key: Option<Vec<u8>>,
 }
 
-/// Says whether a file is still the same one, without reading it.
+/// Identifies a version of a file without reading its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
@@ -64,7 +64,7 @@ impl Stamp {
     }
 }
 
-/// Reads all three, again if they were replaced meanwhile: they must be of one issue.
+/// Reads all three files, and retries if they were replaced during the read: they must be of one issue.
 pub fn read(files: &Files, state_dir: Option<&Path>) -> Contents {
     let keys_beside = keys_beside(files, state_dir);
     Contents { keys_beside, ..settle(files, read_once) }
@@ -102,7 +102,7 @@ fn keys_beside(files: &Files, state_dir: Option<&Path>) -> Vec<KeyBeside> {
     let mut found = Vec::new();
     for directory in directories {
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        for path in list(directory, MOST_BESIDE) {
+        for path in list(directory, MAX_BESIDE) {
             let may_be_key = path.extension().is_some_and(|end| end == "key" || end == "pem");
             if may_be_key && path.is_file() && !same_file(&path, &files.key) {
                 found.extend(key_in(path));
@@ -115,7 +115,7 @@ fn keys_beside(files: &Files, state_dir: Option<&Path>) -> Vec<KeyBeside> {
     found
 }
 
-/// The key in a file. What this process may not read, an app may not either: they run as the same user.
+/// The key in a file. If this process may not read it, apps may not either: they run as the same user.
 fn key_in(path: PathBuf) -> Option<KeyBeside> {
     let text = match read_small(&path) {
         Ok((text, _)) => text,
@@ -129,7 +129,7 @@ fn key_in(path: PathBuf) -> Option<KeyBeside> {
 
 /// Nearest first, so that a directory full of objects does not use up the search.
 fn ca_keys_below(top: &Path) -> Vec<PathBuf> {
-    let (mut found, mut level, mut left) = (Vec::new(), vec![top.to_owned()], MOST_BELOW);
+    let (mut found, mut level, mut left) = (Vec::new(), vec![top.to_owned()], MAX_BELOW);
     for _ in 0..DEPTH {
         found.extend(level.iter().map(|directory| directory.join(CA_KEY)).filter(|path| path.exists()));
         let mut below = Vec::new();

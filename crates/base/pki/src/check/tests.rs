@@ -1,4 +1,4 @@
-//! Good and bad files of an operator: what is said about them, and whether TLS agrees.
+//! Good and bad files: the reported problems, and the agreement with a real TLS handshake.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,12 +17,12 @@ fn files() -> Files {
     Files { certificate: "server.pem".into(), key: "server.key".into(), ca: "ca.crt".into() }
 }
 
-fn examined(certificate: &str, key: &str, ca: &str, endpoints: &[&str]) -> Result<Checked, Vec<Problem>> {
+fn examined(certificate: &str, key: &str, ca: &str, endpoints: &[&str]) -> Result<Checked, Vec<Diagnostic>> {
     let endpoints: Vec<Endpoint> = endpoints.iter().map(|text| endpoint(text)).collect();
     examine(&Contents::from_text(files(), certificate, key, ca), &endpoints, NOW)
 }
 
-/// What is wrong, as `file: what`.
+/// The problems, as `file: what`.
 fn faults(certificate: &str, key: &str, ca: &str, endpoints: &[&str]) -> Vec<String> {
     match examined(certificate, key, ca, endpoints) {
         Ok(checked) => checked.warnings,
@@ -132,7 +132,9 @@ fn what_is_wrong_is_told() {
         (
             "no names",
             (&nameless.certificate, &nameless.key, root),
-            vec!["server.pem: it names no host (subjectAltName): no client accepts it, whatever its common name is"],
+            vec![
+                "server.pem: it names no host (subjectAltName): clients do not accept it, whatever its common name is",
+            ],
         ),
         (
             "client certificate",
@@ -163,7 +165,7 @@ fn what_is_wrong_is_told() {
             "old CA",
             (&of_old.certificate, &of_old.key, &old_ca.made.certificate),
             vec![
-                "ca.crt: O=An operator, CN=old CA, on which the certificate rests, is not valid now",
+                "ca.crt: O=An operator, CN=old CA, the root of the certificate, is not valid now",
                 "ca.crt: O=An operator, CN=old CA expired on 2027-01-14T08:00:00Z",
             ],
         ),
@@ -189,7 +191,7 @@ fn what_is_wrong_is_told() {
             "certificate and CA exchanged",
             (root, &good.key, &good.certificate),
             vec![
-                "server.pem: it names no host (subjectAltName): no client accepts it, whatever its common name is",
+                "server.pem: it names no host (subjectAltName): clients do not accept it, whatever its common name is",
                 "server.pem: its key usage lacks digitalSignature: Flower's clients refuse it",
                 "ca.crt: O=An operator, CN=server is not the certificate of an authority (CA)",
                 "server.key: it is the key of the authority O=An operator, CN=server: an app could read it and sign anything",
@@ -202,7 +204,7 @@ fn what_is_wrong_is_told() {
     }
 }
 
-/// Where we refuse, a client must refuse too, and where we accept it must accept: the check tells the truth.
+/// The check and a TLS client must agree on every case.
 #[test]
 fn tls_agrees() {
     let (ca, stranger) = (TestCa::new(EC), TestCa::new(EC));
@@ -219,7 +221,7 @@ fn tls_agrees() {
         (&client_only, &ca, "link.example.org"),
     ] {
         let said = examined(&made.certificate, &made.key, &trust.made.certificate, &[name]).is_ok();
-        // What the server holds is taken as it is, the client alone judges.
+        // The server serves any certificate; the client judges it.
         let chain = pem::certificates(made.certificate.as_bytes()).expect("a chain");
         let key = any_supported_type(&pem::private_key(made.key.as_bytes()).expect("a key")).expect("a key");
         let certified = rustls::sign::SingleCertAndKey::from(CertifiedKey::new(chain, key));
@@ -335,10 +337,10 @@ fn files_that_cannot_be_read_are_all_named() {
 #[test]
 fn a_key_that_all_can_read_is_a_warning() {
     let (_dir, files) = directory(&TestCa::new(EC));
-    for (mode, told) in [(0o600, false), (0o640, false), (0o644, true), (0o666, true)] {
+    for (mode, warned) in [(0o600, false), (0o640, false), (0o644, true), (0o666, true)] {
         fs::set_permissions(&files.key, fs::Permissions::from_mode(mode)).expect("mode");
         let what = format!("{}: every user of this machine can get at the key (mode {mode:04o})", files.key.display());
-        let expected = if told { vec![(Severity::Warning, what)] } else { vec![] };
+        let expected = if warned { vec![(Severity::Warning, what)] } else { vec![] };
         assert_eq!(found(&files, None), expected, "{mode:o}");
     }
 }
@@ -351,23 +353,23 @@ fn the_key_of_an_authority_within_reach_is_refused() {
     let place = |path: &Path| path.display().to_string();
     assert_eq!(found(&files, Some(state.path())), []);
 
-    // By its content, whatever it is called.
+    // By its content, under any name.
     let hidden = dir.path().join("other.pem");
     fs::write(&hidden, &ca.made.key).expect("written");
-    let what = "the key of the authority O=An operator, CN=operator CA lies here: an app could read it";
+    let what = "the key of the authority O=An operator, CN=operator CA is here: an app could read it";
     assert_eq!(found(&files, None), [(Severity::Error, format!("{}: {what}", place(&hidden)))]);
     fs::remove_file(&hidden).expect("removed");
 
-    // Keys of others are none of our business.
+    // Keys of leaves are allowed.
     fs::write(dir.path().join("other.key"), &TestCa::new(EC).made.key).expect("written");
     assert_eq!(found(&files, None), []);
 
-    // By its name, also where it cannot be understood, also deep in the state directory.
+    // By its name, even if it cannot be parsed, and deep in the state directory.
     let deep = state.path().join("pki/cas/0123");
     fs::create_dir_all(&deep).expect("a directory");
     fs::write(deep.join("ca.key"), "locked").expect("written");
     fs::write(dir.path().join("ca.key"), &TestCa::new(EC).made.key).expect("written");
-    let what = "by its name, the key of an authority lies here: an app could read it";
+    let what = "by its name, this is the key of an authority: an app could read it";
     assert_eq!(
         found(&files, Some(state.path())),
         [

@@ -48,7 +48,7 @@ fn a_rotation_never_leaves_a_client_alone() {
         assert!(accepted(&after.0, &before.1, NOW), "{step:?}");
         before = after;
     }
-    assert!(!accepted(&first, &before.1, NOW), "whoever has the first bundle only does not know the new authority");
+    assert!(!accepted(&first, &before.1, NOW), "clients with the first bundle do not trust the new authority");
 }
 
 #[test]

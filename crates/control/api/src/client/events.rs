@@ -11,7 +11,7 @@ use crate::Event;
 /// Servers say that they are still there every 15 s.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 /// Far more than an event with a thousand nodes takes.
-const LONGEST_LINE_BYTES: usize = 16 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// What changes, in the order in which it did. Ends with the server, or when it no longer lets us listen.
 pub struct Events {
@@ -61,7 +61,7 @@ impl Lines {
                 }
             }
         }
-        if self.rest.len() > LONGEST_LINE_BYTES {
+        if self.rest.len() > MAX_LINE_BYTES {
             self.rest.clear();
         }
         events

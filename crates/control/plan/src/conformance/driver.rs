@@ -4,7 +4,7 @@ use trellis_spec::Name;
 
 use super::{Case, Subject};
 use crate::action::{Order, Outcome, Verb};
-use crate::observed::{Phase, Sighting};
+use crate::observed::{Phase, Presence};
 use crate::resource::{Desired, NodeKey, Part, ResourceId};
 
 /// All cases. Each needs a subject of its own.
@@ -40,15 +40,15 @@ fn coordinator(subject: &Subject) -> ResourceId {
 }
 
 /// A node that is ready.
-async fn ready(subject: &Subject) -> (Desired, Sighting) {
+async fn ready(subject: &Subject) -> (Desired, Presence) {
     let desired = subject.want(&node(subject, 0), 0);
     subject.make(1, Verb::Create(desired.clone())).await;
-    let sighting = subject.until_ready(&desired).await;
-    (desired, sighting)
+    let presence = subject.until_ready(&desired).await;
+    (desired, presence)
 }
 
-fn instance(sighting: &Sighting) -> u64 {
-    sighting.facts().map(|facts| facts.instance).unwrap_or_else(|| panic!("it is not there: {sighting:?}"))
+fn instance(presence: &Presence) -> u64 {
+    presence.facts().map(|facts| facts.instance).unwrap_or_else(|| panic!("it is not there: {presence:?}"))
 }
 
 fn restart(desired: &Desired, instance: u64) -> Verb {
@@ -56,24 +56,24 @@ fn restart(desired: &Desired, instance: u64) -> Verb {
 }
 
 async fn nothing_at_first(subject: &Subject) {
-    assert_eq!(subject.see(&coordinator(subject)).await, Sighting::Absent);
-    assert_eq!(subject.see(&node(subject, 0)).await, Sighting::Absent);
+    assert_eq!(subject.see(&coordinator(subject)).await, Presence::Absent);
+    assert_eq!(subject.see(&node(subject, 0)).await, Presence::Absent);
 }
 
 async fn made(subject: &Subject) {
     let desired = subject.want(&node(subject, 0), 0);
     subject.make(1, Verb::Create(desired.clone())).await;
-    let sighting = subject.see(&desired.id).await;
-    assert_eq!(sighting.generation(), Some(desired.generation), "it is seen as soon as it is begun: {sighting:?}");
-    let sighting = subject.until_ready(&desired).await;
-    assert!(!sighting.facts().is_some_and(|facts| facts.draining), "{sighting:?}");
+    let presence = subject.see(&desired.id).await;
+    assert_eq!(presence.generation(), Some(desired.generation), "it is seen as soon as it is begun: {presence:?}");
+    let presence = subject.until_ready(&desired).await;
+    assert!(!presence.facts().is_some_and(|facts| facts.draining), "{presence:?}");
 }
 
 async fn addresses(subject: &Subject) {
     let desired = subject.want(&coordinator(subject), 0);
     subject.make(1, Verb::Create(desired.clone())).await;
-    let sighting = subject.until_ready(&desired).await;
-    let addresses = &sighting.facts().expect("it is there").addresses;
+    let presence = subject.until_ready(&desired).await;
+    let addresses = &presence.facts().expect("it is there").addresses;
     for address in [&addresses.fleet, &addresses.control] {
         let port = address.as_deref().and_then(|address| address.rsplit_once(':')).map(|(_, port)| port.parse::<u16>());
         assert!(matches!(port, Some(Ok(1..))), "nodes and users need an address with a port: {addresses:?}");
@@ -81,8 +81,8 @@ async fn addresses(subject: &Subject) {
 }
 
 async fn shard(subject: &Subject) {
-    let (desired, sighting) = ready(subject).await;
-    assert_eq!(sighting.facts().and_then(|facts| facts.shard), desired.spec.shard());
+    let (desired, presence) = ready(subject).await;
+    assert_eq!(presence.facts().and_then(|facts| facts.shard), desired.spec.shard());
 }
 
 async fn made_twice(subject: &Subject) {
@@ -109,7 +109,7 @@ async fn replaced_by_itself(subject: &Subject) {
 async fn restarted(subject: &Subject) {
     let (desired, before) = ready(subject).await;
     subject.make(2, restart(&desired, instance(&before))).await;
-    let is_another = |sighting: &Sighting| sighting.facts().is_some_and(|facts| facts.instance != instance(&before));
+    let is_another = |presence: &Presence| presence.facts().is_some_and(|facts| facts.instance != instance(&before));
     subject.until(&desired.id, "another instance", is_another).await;
     subject.until_ready(&desired).await;
 }
@@ -129,19 +129,19 @@ async fn drained(subject: &Subject) {
     }
     let (desired, _) = ready(subject).await;
     subject.make(2, Verb::Drain { id: desired.id.clone() }).await;
-    let drains = |sighting: &Sighting| sighting.facts().is_some_and(|facts| facts.draining);
+    let drains = |presence: &Presence| presence.facts().is_some_and(|facts| facts.draining);
     let drained = subject.until(&desired.id, "draining", drains).await;
     subject.make(3, restart(&desired, instance(&drained))).await;
-    let serves = |sighting: &Sighting| sighting.facts().is_some_and(|facts| facts.serves());
+    let serves = |presence: &Presence| presence.facts().is_some_and(|facts| facts.serves());
     subject.until(&desired.id, "at work again", serves).await;
 }
 
 async fn deleted(subject: &Subject) {
     let (desired, _) = ready(subject).await;
     subject.make(2, Verb::Delete { id: desired.id.clone() }).await;
-    let sighting = subject.see(&desired.id).await;
-    let goes = sighting.facts().is_none_or(|facts| facts.phase == Phase::Stopping);
-    assert!(goes, "it is seen to stop, or gone: {sighting:?}");
+    let presence = subject.see(&desired.id).await;
+    let goes = presence.facts().is_none_or(|facts| facts.phase == Phase::Stopping);
+    assert!(goes, "it is seen to stop, or gone: {presence:?}");
     subject.until_absent(&desired.id).await;
     subject.make(3, Verb::Delete { id: desired.id.clone() }).await;
 }
@@ -171,7 +171,7 @@ async fn earlier_controller(subject: &Subject) {
     let other = subject.want(&node(subject, 1), 0);
     let outcome = subject.apply_as(Order { fence: 1, serial: 9 }, Verb::Create(other.clone())).await;
     assert!(matches!(outcome, Outcome::Refused { .. }), "another controller took over: {outcome:?}");
-    assert_eq!(subject.see(&other.id).await, Sighting::Absent);
+    assert_eq!(subject.see(&other.id).await, Presence::Absent);
     assert_eq!(instance(&subject.see(&desired.id).await), instance(&before));
 }
 
@@ -187,7 +187,7 @@ async fn repeated(subject: &Subject) {
 async fn two_federations(subject: &Subject) {
     let (desired, before) = ready(subject).await;
     let other = ResourceId { federation: Name::new("other").expect("a name"), ..desired.id.clone() };
-    assert_eq!(subject.see(&other).await, Sighting::Absent);
+    assert_eq!(subject.see(&other).await, Presence::Absent);
     subject.make(1, Verb::Delete { id: other }).await;
     assert_eq!(instance(&subject.see(&desired.id).await), instance(&before), "the namesake is left alone");
 }

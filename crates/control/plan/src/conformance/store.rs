@@ -9,7 +9,7 @@ use crate::driver::Call;
 use crate::inventory::Inventory;
 use crate::ledger::{Ledger, PoolMemory};
 use crate::observed::Observed;
-use crate::planner::{Wanted, plan};
+use crate::planner::{DesiredState, plan};
 use crate::status::Status;
 use crate::store::{Lease, Store, StoreError};
 
@@ -46,7 +46,7 @@ fn written(serial: u64) -> (Ledger, Status) {
     let mut ledger = Ledger { serial, ..Ledger::default() };
     ledger.pools.insert(name.clone(), PoolMemory { count: 3, changed_ms: Millis::MAX, idle_since_ms: Some(7) });
     let (observed, inventory) = (Observed::default(), Inventory::default());
-    let status = plan(&Wanted::Gone(name), &observed, &inventory, &ledger, 0, 0).status;
+    let status = plan(&DesiredState::Deleted(name), &observed, &inventory, &ledger, 0, 0).status;
     (ledger, status)
 }
 

@@ -1,4 +1,4 @@
-//! What the coordinator and each node are to be: the document, with everything filled in that a driver would have to ask.
+//! The desired state of the coordinator and of each node: the document, with all values resolved that a driver needs.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::resource::{CoordinatorSpec, Desired, NodeSpec, PoolRules, ResourceId,
 const PARTITION_ID: &str = "partition-id";
 const NUM_PARTITIONS: &str = "num-partitions";
 
-/// What a node has by its number, and by its site.
+/// Values of a node that depend on its index and its site.
 pub(super) struct Place {
     pub shard: u32,
     pub shards: u32,
@@ -21,19 +21,19 @@ pub(super) struct Place {
 }
 
 pub(super) fn coordinator(federation: &Federation, inventory: &Inventory, ledger: &Ledger, id: &ResourceId) -> Desired {
-    let wanted = &federation.coordinator;
+    let document = &federation.coordinator;
     let spec = CoordinatorSpec {
         runtime: federation.runtime.clone(),
-        program: program(federation, inventory, wanted.image.as_deref()),
-        image: wanted.image.clone(),
-        containers: federation.sites[wanted.site].config.traits().containers,
-        endpoints: wanted.endpoints.clone(),
-        persistence: wanted.persistence.clone(),
-        isolation: wanted.isolation,
-        resources: wanted.resources.clone(),
-        env: wanted.env.clone(),
-        python: wanted.python.clone(),
-        extra_args: wanted.extra_args.clone(),
+        program: program(federation, inventory, document.image.as_deref()),
+        image: document.image.clone(),
+        containers: federation.sites[document.site].config.traits().containers,
+        endpoints: document.endpoints.clone(),
+        persistence: document.persistence.clone(),
+        isolation: document.isolation,
+        resources: document.resources.clone(),
+        env: document.env.clone(),
+        python: document.python.clone(),
+        extra_args: document.extra_args.clone(),
         tls: federation.security.tls.clone(),
         node_auth: federation.security.node_auth,
         metrics: federation.monitoring.metrics,
@@ -69,7 +69,7 @@ pub(super) fn node(
         env: pool.env.clone(),
         python: pool.python.clone(),
         extra_args: pool.extra_args.clone(),
-        coordinator: reached_by(federation, pool, address),
+        coordinator: coordinator_address(federation, pool, address),
         tls: federation.security.tls.clone(),
         node_auth: federation.security.node_auth,
         metrics: federation.monitoring.metrics,
@@ -81,21 +81,21 @@ pub(super) fn node(
     Desired::new(id.clone(), Spec::Node(spec))
 }
 
-/// Another version of our program is another generation, where the program is what runs.
+/// If the part runs our own program, another version is another generation.
 fn program(federation: &Federation, inventory: &Inventory, image: Option<&str>) -> Option<String> {
     (federation.runtime == Runtime::Trellis && image.is_none()).then(|| inventory.program.clone())
 }
 
-/// Rules that the site runs itself.
+/// Rules of a pool that its site scales.
 fn rules(federation: &Federation, pool: &Pool) -> Option<PoolRules> {
     let scaling = pool.scaling.as_ref().filter(|_| pool.is_sized_by(&federation.sites[pool.site]))?;
     let cooldown_s = u32::try_from(scaling.cooldown.as_secs()).unwrap_or(u32::MAX);
     Some(PoolRules { min: scaling.min, max: scaling.max, cooldown_s, rules: scaling.rules.clone() })
 }
 
-/// Where nodes of the pool find the coordinator: at its own site and through a tunnel as it was seen there, from elsewhere
-/// as it says itself.
-fn reached_by(federation: &Federation, pool: &Pool, address: &str) -> String {
+/// The address of the coordinator for nodes of a pool: the observed address at its own site and through a tunnel, otherwise the
+/// advertised host.
+fn coordinator_address(federation: &Federation, pool: &Pool, address: &str) -> String {
     let advertised = federation.coordinator.endpoints.advertise.first();
     let is_tunnelled = matches!(federation.sites[pool.site].link, Link::WireGuard(_));
     let port = address.rsplit_once(':').map(|(_, port)| port);
@@ -108,7 +108,7 @@ fn reached_by(federation: &Federation, pool: &Pool, address: &str) -> String {
     }
 }
 
-/// The pool's node config without placeholders, and the shard. What the document says itself is not overridden.
+/// The pool's node config with placeholders replaced, and the shard. Values of the document take precedence.
 fn node_config(pool: &Pool, id: &ResourceId, place: &Place) -> BTreeMap<String, ConfigValue> {
     let index = id.node_key().map_or(0, |key| key.index);
     let given = render_node_config(pool, index, place.replicas, &id.site, &id.part.name());
@@ -117,12 +117,12 @@ fn node_config(pool: &Pool, id: &ResourceId, place: &Place) -> BTreeMap<String, 
     shard.chain(given).collect()
 }
 
-/// The pool numbers its shards itself.
-pub(super) fn numbers_itself(pool: &Pool) -> bool {
+/// Whether the document sets the shards of the pool.
+pub(super) fn sets_partition_id(pool: &Pool) -> bool {
     pool.node_config.contains_key(PARTITION_ID)
 }
 
-/// Who gets a GPU where there are not enough: the first in the document, lowest index first.
+/// Assigns GPUs if there are not enough: in the order of the document, lowest index first.
 pub(super) struct GpuShares<'a> {
     left: BTreeMap<&'a Name, Option<u32>>,
     federation: &'a Federation,
@@ -132,17 +132,17 @@ pub(super) struct GpuShares<'a> {
 #[derive(Default)]
 pub(super) struct Share {
     pub gpu: Option<Gpu>,
-    /// Why the node must not start.
-    pub hindrance: Option<String>,
+    /// Why the node cannot be created.
+    pub blocker: Option<String>,
 }
 
 impl<'a> GpuShares<'a> {
     pub fn new(federation: &'a Federation, inventory: &Inventory, ledger: &Ledger) -> GpuShares<'a> {
-        let there = |site: &Name| match inventory.of(site).gpu {
+        let available = |site: &Name| match inventory.of(site).gpu {
             true => ledger.gpus.get(site).copied(),
             false => Some(0),
         };
-        let left = federation.sites.iter().map(|site| (&site.name, there(&site.name))).collect();
+        let left = federation.sites.iter().map(|site| (&site.name, available(&site.name))).collect();
         GpuShares { left, federation, without: BTreeMap::new() }
     }
 
@@ -150,11 +150,11 @@ impl<'a> GpuShares<'a> {
         let Some(gpu) = &pool.gpu else { return Share::default() };
         let site = &self.federation.sites[pool.site].name;
         match self.left.get_mut(site) {
-            // A site that does not say how many it has is asked for them, and may refuse.
-            Some(None) | None => Share { gpu: Some(gpu.clone()), hindrance: None },
+            // If the number of GPUs is unknown, the site may refuse.
+            Some(None) | None => Share { gpu: Some(gpu.clone()), blocker: None },
             Some(Some(left)) if *left >= gpu.count => {
                 *left -= gpu.count;
-                Share { gpu: Some(gpu.clone()), hindrance: None }
+                Share { gpu: Some(gpu.clone()), blocker: None }
             }
             Some(Some(_)) if gpu.fallback_to_cpu => {
                 *self.without.entry(&pool.name).or_default() += 1;
@@ -162,16 +162,16 @@ impl<'a> GpuShares<'a> {
             }
             Some(Some(left)) => {
                 let text = format!(
-                    "the GPUs it wants are {}, and site {site} has {left} left; add GPUs, or allow gpu.fallbackToCpu",
+                    "it needs {} GPUs, but site {site} has {left} left; add GPUs, or allow gpu.fallbackToCpu",
                     gpu.count
                 );
-                Share { gpu: Some(gpu.clone()), hindrance: Some(text) }
+                Share { gpu: Some(gpu.clone()), blocker: Some(text) }
             }
         }
     }
 
     pub fn notes(self) -> Vec<(&'a Name, String)> {
-        let text = |nodes: u32| format!("{nodes} of its nodes go on with the CPU: the site has no GPU for them");
+        let text = |nodes: u32| format!("{nodes} of its nodes use the CPU: the site has no GPU for them");
         self.without.into_iter().map(|(pool, nodes)| (pool, text(nodes))).collect()
     }
 }

@@ -1,24 +1,24 @@
-//! The coordinator: there before its nodes, renewed before them, and never two of it.
+//! The coordinator: created and upgraded before its nodes, and never more than one.
 
 use trellis_spec::{Persistence, Runtime};
 
 use super::Step;
 use super::drain::{Finished, finished};
-use super::pace::{START_PATIENCE_MS, words};
+use super::retry::{START_TIMEOUT_MS, words};
 use super::view::View;
 use crate::action::Verb;
 use crate::ledger::Ledger;
-use crate::observed::{Facts, Phase, Sighting};
+use crate::observed::{Facts, Phase, Presence};
 use crate::report::Weight;
 use crate::resource::ResourceId;
 
 const ABOUT: &str = "coordinator";
 
-/// What may be done to nodes, as far as the coordinator is concerned.
+/// Which actions on nodes the state of the coordinator allows.
 pub(super) enum Gate {
     Open,
-    /// It cannot be seen. What is missing may be made as before; nothing is renewed.
-    Repairs {
+    /// It cannot be observed. Missing nodes are created as before; no node is upgraded.
+    NoUpgrades {
         why: String,
     },
     Closed {
@@ -27,118 +27,117 @@ pub(super) enum Gate {
 }
 
 impl Gate {
-    /// Why nothing may be made or started.
-    pub fn against_repairs(&self) -> Option<&str> {
+    /// Why no node may be created or restarted.
+    pub fn creation_blocker(&self) -> Option<&str> {
         match self {
-            Gate::Open | Gate::Repairs { .. } => None,
+            Gate::Open | Gate::NoUpgrades { .. } => None,
             Gate::Closed { why } => Some(why),
         }
     }
 
-    /// Why nothing may be renewed.
-    pub fn against_renewal(&self) -> Option<&str> {
+    /// Why no node may be upgraded.
+    pub fn upgrade_blocker(&self) -> Option<&str> {
         match self {
             Gate::Open => None,
-            Gate::Repairs { why } | Gate::Closed { why } => Some(why),
+            Gate::NoUpgrades { why } | Gate::Closed { why } => Some(why),
         }
     }
 }
 
-pub(super) fn attend(view: &View<'_>, ledger: &mut Ledger) -> (Gate, Step) {
+pub(super) fn reconcile(view: &View<'_>, ledger: &mut Ledger) -> (Gate, Step) {
     let mut step = Step::default();
     let gate = match view.elsewhere(&view.coordinator.id) {
-        Some((old, sighting)) => move_away(view, ledger, old, sighting, &mut step),
-        None => stay(view, ledger, &mut step),
+        Some((old, presence)) => relocate(view, ledger, old, presence, &mut step),
+        None => in_place(view, ledger, &mut step),
     };
     (gate, step)
 }
 
-/// The document has another site for it. Two at once would be two federations: the old one goes first.
-fn move_away(view: &View<'_>, ledger: &mut Ledger, old: &ResourceId, sighting: &Sighting, step: &mut Step) -> Gate {
+/// Moves the coordinator to another site. Two at once would be two federations, so the old one is deleted first.
+fn relocate(view: &View<'_>, ledger: &mut Ledger, old: &ResourceId, presence: &Presence, step: &mut Step) -> Gate {
     let to = &view.coordinator.id.site;
-    let why = format!("the coordinator moves from site {} to {to}", old.site);
-    match sighting {
-        Sighting::Unknown { why } => {
-            let text = format!("is not made at site {to}: one may still be at site {}: {why}", old.site);
-            step.tell(Weight::Waits, ABOUT, text);
+    let why = format!("the coordinator is moving from site {} to {to}", old.site);
+    match presence {
+        Presence::Unknown { why } => {
+            let text = format!("not created at site {to}: it may still exist at site {}: {why}", old.site);
+            step.report(Weight::Waits, ABOUT, text);
         }
-        Sighting::Absent => {}
-        Sighting::Present { facts, .. } if facts.phase == Phase::Stopping => {
-            step.tell(Weight::Waits, ABOUT, format!("moves to site {to}: it stops at site {}", old.site));
+        Presence::Absent => {}
+        Presence::Present { facts, .. } if facts.phase == Phase::Stopping => {
+            step.report(Weight::Waits, ABOUT, format!("moving to site {to}: stopping at site {}", old.site));
         }
-        Sighting::Present { facts, .. } => {
-            let text =
-                format!("moves from site {} to {to}: its runs and its nodes' keys do not move with it", old.site);
-            step.tell(Weight::Note, ABOUT, text);
-            if may_go(view, ledger, old, facts, false, step) {
-                step.ask(Verb::Delete { id: old.clone() });
+        Presence::Present { facts, .. } => {
+            let text = format!("moving from site {} to {to}: its runs and its nodes' keys are not moved", old.site);
+            step.report(Weight::Note, ABOUT, text);
+            if may_stop(view, ledger, old, facts, false, step) {
+                step.act(Verb::Delete { id: old.clone() });
             }
         }
     }
     Gate::Closed { why }
 }
 
-fn stay(view: &View<'_>, ledger: &mut Ledger, step: &mut Step) -> Gate {
+fn in_place(view: &View<'_>, ledger: &mut Ledger, step: &mut Step) -> Gate {
     let coordinator = &view.coordinator;
     let closed = |text: &str| Gate::Closed { why: format!("the coordinator {text}") };
-    match &coordinator.sighting {
-        Sighting::Absent => {
-            step.ask(Verb::Create(coordinator.desired.clone()));
-            closed("is not there yet")
+    match &coordinator.presence {
+        Presence::Absent => {
+            step.act(Verb::Create(coordinator.desired.clone()));
+            closed("does not exist yet")
         }
-        Sighting::Unknown { why } => {
-            step.tell(Weight::Waits, ABOUT, format!("nothing is done to it: {why}"));
+        Presence::Unknown { why } => {
+            step.report(Weight::Waits, ABOUT, format!("left unchanged: {why}"));
             let applied = ledger.applied.get(&coordinator.id).and_then(|applied| applied.generation);
-            let why = "the coordinator cannot be seen".to_owned();
-            let as_wanted = applied == Some(coordinator.desired.generation);
-            if as_wanted { Gate::Repairs { why } } else { Gate::Closed { why } }
+            let why = "the coordinator cannot be observed".to_owned();
+            let is_updated = applied == Some(coordinator.desired.generation);
+            if is_updated { Gate::NoUpgrades { why } } else { Gate::Closed { why } }
         }
-        Sighting::Present { facts, .. } if facts.phase == Phase::Stopping => {
-            step.tell(Weight::Waits, ABOUT, "it stops; it is made again when it is gone");
-            closed("stops")
+        Presence::Present { facts, .. } if facts.phase == Phase::Stopping => {
+            step.report(Weight::Waits, ABOUT, "stopping; created again once it is deleted");
+            closed("is stopping")
         }
-        Sighting::Present { facts, .. } if !coordinator.is_updated() => {
-            renew(view, ledger, facts, step);
-            closed("is renewed before its nodes")
+        Presence::Present { facts, .. } if !coordinator.is_updated() => {
+            upgrade(view, ledger, facts, step);
+            closed("is upgraded before its nodes")
         }
-        Sighting::Present { facts, .. } => mend(view, facts, step),
+        Presence::Present { facts, .. } => repair(view, facts, step),
     }
 }
 
-fn renew(view: &View<'_>, ledger: &mut Ledger, facts: &Facts, step: &mut Step) {
+fn upgrade(view: &View<'_>, ledger: &mut Ledger, facts: &Facts, step: &mut Step) {
     let federation = view.federation;
-    // Ours goes on where it was, and its apps outlive it.
-    let goes_on = federation.runtime == Runtime::Trellis
+    // Ours resumes its runs, and its apps survive the restart.
+    let resumes = federation.runtime == Runtime::Trellis
         && matches!(federation.coordinator.persistence, Persistence::Disk { .. });
-    if may_go(view, ledger, &view.coordinator.id, facts, goes_on, step) {
-        step.ask(Verb::Replace(view.coordinator.desired.clone()));
+    if may_stop(view, ledger, &view.coordinator.id, facts, resumes, step) {
+        step.act(Verb::Replace(view.coordinator.desired.clone()));
     }
 }
 
-/// `goes_on`: whoever takes its place takes up its runs too.
-fn may_go(
+/// `resumes`: the next coordinator resumes the runs of this one.
+fn may_stop(
     view: &View<'_>,
     ledger: &mut Ledger,
     id: &ResourceId,
     facts: &Facts,
-    goes_on: bool,
+    resumes: bool,
     step: &mut Step,
 ) -> bool {
-    if goes_on || facts.phase != Phase::Ready {
+    if resumes || facts.phase != Phase::Ready {
         return true;
     }
     match finished(ledger, id, facts, false, view.now_ms) {
         Finished::Yes => true,
-        Finished::Tell => false,
+        Finished::Drain => false,
         Finished::NotYet { why, until_ms } => {
-            step.tell(Weight::Waits, ABOUT, format!("{why}, as its runs would be lost"));
+            step.report(Weight::Waits, ABOUT, format!("{why}; its runs would be lost"));
             step.wake_at(until_ms);
             false
         }
     }
 }
 
-fn mend(view: &View<'_>, facts: &Facts, step: &mut Step) -> Gate {
+fn repair(view: &View<'_>, facts: &Facts, step: &mut Step) -> Gate {
     let lasts_ms = view.now_ms.saturating_sub(facts.since_ms);
     let restart = || Verb::Restart {
         id: view.coordinator.id.clone(),
@@ -148,17 +147,17 @@ fn mend(view: &View<'_>, facts: &Facts, step: &mut Step) -> Gate {
     match &facts.phase {
         Phase::Ready => return Gate::Open,
         Phase::Failed { why } => {
-            step.tell(Weight::Waits, ABOUT, format!("failed: {why}; it is started again"));
-            step.ask(restart());
+            step.report(Weight::Waits, ABOUT, format!("failed: {why}; restarting"));
+            step.act(restart());
         }
-        Phase::Starting if lasts_ms >= START_PATIENCE_MS => {
-            step.tell(Weight::Stuck, ABOUT, format!("is not ready after {}; it is started again", words(lasts_ms)));
-            step.ask(restart());
+        Phase::Starting if lasts_ms >= START_TIMEOUT_MS => {
+            step.report(Weight::Stuck, ABOUT, format!("not ready after {}; restarting", words(lasts_ms)));
+            step.act(restart());
         }
         Phase::Starting | Phase::Stopping => {
-            let why = facts.hindrance.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            step.tell(Weight::Waits, ABOUT, format!("starts since {}{why}", words(lasts_ms)));
-            step.wake_at(facts.since_ms + START_PATIENCE_MS);
+            let why = facts.waiting_for.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            step.report(Weight::Waits, ABOUT, format!("starting for {}{why}", words(lasts_ms)));
+            step.wake_at(facts.since_ms + START_TIMEOUT_MS);
         }
     }
     Gate::Closed { why: "the coordinator is not ready".to_owned() }

@@ -1,28 +1,28 @@
-//! Taking away what works: not more than may be missed at once, and not before it has finished, or had its time.
+//! Stopping serving parts: within `maxUnavailable`, and not before they are idle or the drain timeout has passed.
 
-use super::pace::words;
+use super::retry::words;
 use crate::Millis;
 use crate::ledger::Ledger;
-use crate::observed::{Facts, Phase, Sighting};
+use crate::observed::{Facts, Phase, Presence};
 use crate::report::Weight;
 use crate::resource::ResourceId;
 
-/// What [`crate::Verb::word`] calls it.
+/// As [`crate::Verb::word`].
 const DRAIN: &str = "drain";
 
-/// Whether something that works may be taken now.
+/// Whether a serving part may be stopped.
 pub(super) enum Finished {
-    /// It works on nothing, or its time is up.
+    /// It is idle, or the drain timeout has passed.
     Yes,
-    /// It must first be told to take nothing new.
-    Tell,
+    /// It must be drained first.
+    Drain,
     NotYet {
         why: String,
         until_ms: Millis,
     },
 }
 
-/// From the first time that this is asked for a resource, its time runs.
+/// The drain timeout of a resource starts at the first call.
 pub(super) fn finished(
     ledger: &mut Ledger,
     id: &ResourceId,
@@ -35,31 +35,31 @@ pub(super) fn finished(
     if now_ms >= until_ms {
         return Finished::Yes;
     }
-    if can_drain && !facts.draining && !is_deaf(ledger, id) {
-        return Finished::Tell;
+    if can_drain && !facts.draining && !cannot_drain(ledger, id) {
+        return Finished::Drain;
     }
     let left = words(until_ms - now_ms);
     match facts.busy {
         Some(false) => Finished::Yes,
-        Some(true) => Finished::NotYet { why: format!("is at work, and has another {left} to finish"), until_ms },
+        Some(true) => Finished::NotYet { why: format!("it is busy and has another {left} to finish"), until_ms },
         None => {
-            let why = format!("may be at work, which cannot be seen, and has another {left} to finish");
+            let why = format!("it may be busy, which cannot be observed, and has another {left} to finish");
             Finished::NotYet { why, until_ms }
         }
     }
 }
 
-/// Its driver said that it can never be told, whatever other nodes of the driver can.
-fn is_deaf(ledger: &Ledger, id: &ResourceId) -> bool {
+/// Whether the driver refused to drain this node for good.
+fn cannot_drain(ledger: &Ledger, id: &ResourceId) -> bool {
     ledger.tries.get(id).is_some_and(|tries| tries.never && tries.verb == DRAIN)
 }
 
-/// It works, and nobody asked it to stop.
-pub(super) fn serves(ledger: &Ledger, id: &ResourceId, sighting: &Sighting) -> bool {
-    sighting.serves() && !ledger.drains.contains_key(id)
+/// Whether it serves and is not being stopped.
+pub(super) fn serves(ledger: &Ledger, id: &ResourceId, presence: &Presence) -> bool {
+    presence.serves() && !ledger.drains.contains_key(id)
 }
 
-/// It works, or may before anything reaches it: who takes it away must be allowed to.
+/// Whether it serves, or may serve before an action reaches it. Then stopping it counts against `maxUnavailable`.
 pub(super) fn may_serve(ledger: &Ledger, id: &ResourceId, facts: &Facts, now_ms: Millis) -> bool {
     match facts.phase {
         Phase::Ready | Phase::Starting => true,
@@ -67,27 +67,30 @@ pub(super) fn may_serve(ledger: &Ledger, id: &ResourceId, facts: &Facts, now_ms:
     }
 }
 
-/// Takes the node of a shard away, if one more may be missed.
-pub(super) fn take(ledger: &mut Ledger, shard: u32, max_unavailable: u32, now_ms: Millis) -> bool {
-    let room = ledger.taken.len() < usize::try_from(max_unavailable).unwrap_or(usize::MAX);
-    let may = room || ledger.taken.contains_key(&shard);
+/// Marks the node of a shard as unavailable, if `max_unavailable` permits.
+pub(super) fn disrupt(ledger: &mut Ledger, shard: u32, max_unavailable: u32, now_ms: Millis) -> bool {
+    let is_below = ledger.taken.len() < usize::try_from(max_unavailable).unwrap_or(usize::MAX);
+    let may = is_below || ledger.taken.contains_key(&shard);
     if may {
         ledger.taken.entry(shard).or_insert(now_ms);
     }
     may
 }
 
-/// Why no more may be taken, and how grave that is.
-pub(super) fn all_taken(ledger: &Ledger, max_unavailable: u32) -> (Weight, String) {
+/// Why no more nodes may be stopped, and how severe that is.
+pub(super) fn disruption_limit(ledger: &Ledger, max_unavailable: u32) -> (Weight, String) {
     let holders = ledger.taken.keys().filter_map(|shard| ledger.shards.holder(*shard));
     let names: Vec<String> = holders.map(|holder| holder.to_string()).collect();
     match &names[..] {
         [] if !ledger.taken.is_empty() => {
-            (Weight::Waits, "those who come in the place of nodes that left do not work yet".to_owned())
+            (Weight::Waits, "the replacements of removed nodes are not ready yet".to_owned())
         }
-        [] => (Weight::Stuck, "upgrade.maxUnavailable lets no node ever be taken away".to_owned()),
-        [name] => (Weight::Waits, format!("{name} is away, and not more than {max_unavailable} may be")),
-        names => (Weight::Waits, format!("{} are away, and not more than {max_unavailable} may be", names.join(", "))),
+        [] => (Weight::Stuck, "upgrade.maxUnavailable allows no node to be unavailable".to_owned()),
+        [name] => (Weight::Waits, format!("{name} is unavailable, and upgrade.maxUnavailable is {max_unavailable}")),
+        names => (
+            Weight::Waits,
+            format!("{} are unavailable, and upgrade.maxUnavailable is {max_unavailable}", names.join(", ")),
+        ),
     }
 }
 
@@ -98,7 +101,7 @@ mod tests {
     use crate::observed::Addresses;
 
     #[test]
-    fn who_can_never_be_told_is_taken_when_it_is_idle() {
+    fn a_node_that_cannot_drain_is_stopped_when_idle() {
         let id = ResourceId::try_from("fed/lab/node/a-0".to_owned()).expect("an id");
         let idle = Facts {
             phase: Phase::Ready,
@@ -108,21 +111,21 @@ mod tests {
             addresses: Addresses::default(),
             runs: None,
             round_ms: None,
-            waits_for: None,
+            required_nodes: None,
             shard: None,
             shards: None,
             node_id: None,
             since_ms: 0,
             instance: 1,
-            hindrance: None,
+            waiting_for: None,
         };
         let mut ledger = Ledger { drain_timeout_ms: 60_000, ..Ledger::default() };
-        assert!(matches!(finished(&mut ledger, &id, &idle, true, 0), Finished::Tell));
+        assert!(matches!(finished(&mut ledger, &id, &idle, true, 0), Finished::Drain));
         let drain = Action { order: Order::default(), verb: Verb::Drain { id: id.clone() } };
         ledger.asked(&drain.verb, 0);
-        ledger.record(&drain, &Outcome::Refused { why: "it has no ears".to_owned(), retry: false });
+        ledger.record(&drain, &Outcome::Refused { why: "it cannot drain".to_owned(), retry: false });
         assert!(matches!(finished(&mut ledger, &id, &idle, true, 1), Finished::Yes));
-        let unseen = Facts { busy: None, ..idle };
-        assert!(matches!(finished(&mut ledger, &id, &unseen, true, 1), Finished::NotYet { .. }));
+        let unknown = Facts { busy: None, ..idle };
+        assert!(matches!(finished(&mut ledger, &id, &unknown, true, 1), Finished::NotYet { .. }));
     }
 }

@@ -1,5 +1,5 @@
-//! Nodes that joined the SuperLink from elsewhere: no driver made them, and no pool has them. They are listed as long as the
-//! SuperLink has them, and those that can be told have a shard like all others.
+//! Nodes that joined the SuperLink by themselves: no driver created them, and they belong to no pool. They are listed as long as the
+//! SuperLink lists them. Those that ask for a shard get one like all other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use trellis_spec::Federation;
 
 use super::view::View;
 use crate::ledger::{JoinedNode, Ledger};
-use crate::observed::{LinkNode, Observed, Sighting};
+use crate::observed::{LinkNode, Observed, Presence};
 use crate::resource::ResourceId;
 use crate::status::NodeStatus;
 
-/// Takes nodes into the ledger that are online and that no driver made, and out of it those that the SuperLink has no more.
+/// Adds online nodes that no driver created to the ledger, and removes those that the SuperLink no longer lists.
 pub(super) fn adopt(
     federation: &Federation,
     observed: &Observed,
-    known: &BTreeMap<ResourceId, Sighting>,
+    known: &BTreeMap<ResourceId, Presence>,
     ledger: &mut Ledger,
 ) {
     let Some(nodes) = &observed.link else { return };
@@ -27,7 +27,7 @@ pub(super) fn adopt(
     let mut joined = BTreeMap::new();
     for node in nodes.iter().filter(|node| !is_made(node)) {
         let before = ledger.joined.get(&node.id).cloned();
-        // One that was away before anybody looked may be what a deleted node of a pool left behind.
+        // A node that was offline at the first observation may be a deleted node of a pool.
         if before.is_some() || node.is_online {
             let before = before.unwrap_or_default();
             let asks_for_shard = before.asks_for_shard || node.asks_for_shard;
@@ -37,47 +37,47 @@ pub(super) fn adopt(
     ledger.joined = joined;
 }
 
-/// Nodes that drivers made.
+/// Nodes that drivers created.
 struct Made {
     ids: BTreeSet<String>,
-    /// Of those whose id is not known yet.
+    /// Names of those without a known id.
     names: BTreeSet<String>,
 }
 
 impl Made {
-    fn new(federation: &Federation, known: &BTreeMap<ResourceId, Sighting>) -> Made {
+    fn new(federation: &Federation, known: &BTreeMap<ResourceId, Presence>) -> Made {
         let mut made = Made { ids: BTreeSet::new(), names: BTreeSet::new() };
-        let mut seen = BTreeSet::new();
-        for (id, sighting) in known {
+        let mut identified = BTreeSet::new();
+        for (id, presence) in known {
             let Some(key) = id.node_key() else { continue };
-            match sighting.facts().and_then(|facts| facts.node_id.clone()) {
+            match presence.facts().and_then(|facts| facts.node_id.clone()) {
                 Some(node_id) => {
                     made.ids.insert(node_id);
-                    seen.insert(key.to_string());
+                    identified.insert(key.to_string());
                 }
                 None => drop(made.names.insert(key.to_string())),
             }
         }
-        // A node may be online before its driver has seen it.
+        // A node may be online before its driver observes it.
         for pool in &federation.pools {
             let names = (0..pool.count).map(|index| format!("{}-{index}", pool.name));
-            made.names.extend(names.filter(|name| !seen.contains(name)));
+            made.names.extend(names.filter(|name| !identified.contains(name)));
         }
         made
     }
 }
 
-/// Nodes of pools come first: with a fixed number of shards those that joined have what is left.
-pub(super) fn make_room(wanted: usize, partitions: Option<u32>, ledger: &mut Ledger) {
+/// Extends the shard table. Nodes of pools take precedence: of a fixed number of shards, joined nodes get the remaining ones.
+pub(super) fn make_room(pool_nodes: usize, partitions: Option<u32>, ledger: &mut Ledger) {
     let asking = ledger.joined.values().filter(|joined| joined.asks_for_shard).count();
-    ledger.shards.make_room(wanted + asking);
+    ledger.shards.make_room(pool_nodes + asking);
     let total = ledger.shards.total(partitions);
-    let most = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(wanted);
+    let max = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(pool_nodes);
     let mut holders: Vec<&mut JoinedNode> = ledger.joined.values_mut().collect();
     holders.retain(|joined| joined.shard.is_some());
     holders.sort_by_key(|joined| joined.shard);
     for (place, joined) in holders.into_iter().enumerate() {
-        if place >= most || joined.shard >= Some(total) {
+        if place >= max || joined.shard >= Some(total) {
             joined.shard = None;
         }
     }
@@ -129,12 +129,12 @@ pub(super) fn statuses(view: &View<'_>, ledger: &Ledger) -> Vec<NodeStatus> {
 
 fn why(node: &LinkNode, joined: &JoinedNode) -> Option<String> {
     let text = match (node.is_online, joined) {
-        (false, _) => "joined from elsewhere, and is away",
+        (false, _) => "joined by itself, and is offline",
         (true, JoinedNode { asks_for_shard: false, .. }) => {
-            "joined from elsewhere with a --node-config of its own, or with a SuperNode of Flower, which cannot be told a shard"
+            "joined by itself with its own --node-config, or with a SuperNode of Flower, which cannot be assigned a shard"
         }
         (true, JoinedNode { shard: None, .. }) => {
-            "joined from elsewhere, and no run selects it: every shard has its node; raise training.partitions"
+            "joined by itself, and no run selects it: every shard has a node; raise training.partitions"
         }
         (true, _) => return None,
     };

@@ -1,8 +1,7 @@
-//! How many nodes each pool has now: what the document says, what its scaling policy makes of what is at work, or what its
-//! site decided.
+//! The desired size of each pool: from the document, from its scaling policy, or from its site.
 //!
-//! The cooldown is for policies, which change their mind; a count that a user wrote holds at once. No policy takes a node
-//! that is at work: it waits until one is idle.
+//! The cooldown applies to policies; a count in the document applies at once. No policy removes a busy node: it waits until a node is
+//! idle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,33 +9,31 @@ use std::time::Duration;
 use trellis_spec::{ConfigTemplate, Federation, Name, Pool, Scaling, ScalingPolicy, SiteRule};
 
 use super::Step;
-use super::pace::{millis, words};
+use super::retry::{millis, words};
 use crate::Millis;
 use crate::ledger::{Ledger, PoolMemory};
-use crate::observed::{Facts, Observed, Phase, Sighting};
+use crate::observed::{Facts, Observed, Phase, Presence};
 use crate::report::Weight;
 use crate::resource::{Part, ResourceId};
+use crate::scaling::{REQUIRED_NODES_SETTINGS, Resize, Size, cooldown_ms, for_waiting_runs};
 
-/// What runs wait for where they say nothing themselves.
-const WAITED_FOR: [&str; 2] = ["min-available-nodes", "min-train-nodes"];
-
-/// What is at work, as far as it can be seen.
+/// Observed activity.
 struct Activity {
     runs: Option<u32>,
     round_ms: Option<Millis>,
-    /// Nodes that runs want to see.
-    waits_for: Option<u32>,
-    /// Nodes of other pools that are wanted.
+    /// How many nodes the runs wait for.
+    required_nodes: Option<u32>,
+    /// Desired nodes of other pools.
     others: u32,
-    /// Some of the pool are at work, or may be.
+    /// Some nodes of the pool are or may be busy.
     busy: bool,
-    /// How many of those take new work.
-    to_be_spared: u32,
-    /// Some of the pool come or cannot be seen: how many there are is not settled.
+    /// How many busy nodes take new work, and so must not be removed.
+    busy_serving: u32,
+    /// Some nodes of the pool start or cannot be observed, so that their number may change.
     in_motion: bool,
 }
 
-/// Everything that the count of one pool depends on.
+/// Inputs of the size of one pool.
 struct Case<'a> {
     pool: &'a Pool,
     scaling: &'a Scaling,
@@ -47,7 +44,7 @@ struct Case<'a> {
 pub(super) fn counts(
     federation: &Federation,
     observed: &Observed,
-    known: &BTreeMap<ResourceId, Sighting>,
+    known: &BTreeMap<ResourceId, Presence>,
     ledger: &mut Ledger,
     now_ms: Millis,
 ) -> (BTreeMap<Name, u32>, Step) {
@@ -58,19 +55,19 @@ pub(super) fn counts(
         let fresh = PoolMemory { count: within(pool, pool.count), changed_ms: now_ms, idle_since_ms: None };
         let memory = ledger.pools.entry(pool.name.clone()).or_insert(fresh);
         let others = counts.iter().filter(|(name, _)| **name != pool.name).map(|(_, count)| *count).sum();
-        let goal = match &pool.scaling {
+        let target = match &pool.scaling {
             None => pool.count,
             Some(scaling) => {
                 let activity = activity(federation, pool, known, others);
                 let case = Case { pool, scaling, activity, now_ms };
                 match pool.is_sized_by(site) {
-                    true => case.as_the_site_decided(observed.size(&site.name, &pool.name), memory, &mut step),
-                    false => case.goal(memory, &mut step),
+                    true => case.size_of_site(observed.size(&site.name, &pool.name), memory, &mut step),
+                    false => case.target(memory, &mut step),
                 }
             }
         };
-        if goal != memory.count {
-            memory.count = goal;
+        if target != memory.count {
+            memory.count = target;
             memory.changed_ms = now_ms;
         }
         counts.insert(pool.name.clone(), memory.count);
@@ -78,10 +75,10 @@ pub(super) fn counts(
     (counts, step)
 }
 
-/// The pool decides by itself how many there are, and so who goes is not by number.
+/// Whether a policy or schedule sets the size. Then nodes are not removed by index.
 pub(super) fn is_scaled(pool: &Pool) -> bool {
-    let by_itself = |scaling: &Scaling| scaling.policy != ScalingPolicy::Manual || !scaling.rules.is_empty();
-    pool.scaling.as_ref().is_some_and(by_itself)
+    let is_automatic = |scaling: &Scaling| scaling.policy != ScalingPolicy::Manual || !scaling.rules.is_empty();
+    pool.scaling.as_ref().is_some_and(is_automatic)
 }
 
 fn remembered(pool: &Pool, ledger: &Ledger) -> (Name, u32) {
@@ -96,41 +93,44 @@ fn within(pool: &Pool, count: u32) -> u32 {
     pool.scaling.as_ref().map_or(count, |scaling| count.clamp(scaling.min, scaling.max))
 }
 
-fn activity(federation: &Federation, pool: &Pool, known: &BTreeMap<ResourceId, Sighting>, others: u32) -> Activity {
+fn activity(federation: &Federation, pool: &Pool, known: &BTreeMap<ResourceId, Presence>, others: u32) -> Activity {
     let coordinator = known.iter().filter(|(id, _)| id.part == Part::Coordinator);
-    let coordinator: Vec<&Facts> = coordinator.filter_map(|(_, sighting)| sighting.facts()).collect();
+    let coordinator: Vec<&Facts> = coordinator.filter_map(|(_, presence)| presence.facts()).collect();
     let runs = coordinator.iter().find_map(|facts| facts.runs);
     let of_pool = |id: &ResourceId| matches!(&id.part, Part::Node(key) if key.pool == pool.name);
-    let nodes: Vec<&Sighting> = known.iter().filter(|(id, _)| of_pool(id)).map(|(_, sighting)| sighting).collect();
-    let moves = |sighting: &Sighting| sighting.facts().is_none_or(|facts| facts.phase == Phase::Starting);
-    let at_work = nodes.iter().filter(|sighting| is_at_work(sighting, runs));
-    let spared = at_work.clone().filter(|sighting| sighting.facts().is_some_and(|facts| !facts.draining));
+    let nodes: Vec<&Presence> = known.iter().filter(|(id, _)| of_pool(id)).map(|(_, presence)| presence).collect();
+    let moves = |presence: &Presence| presence.facts().is_none_or(|facts| facts.phase == Phase::Starting);
+    let busy = nodes.iter().filter(|presence| is_busy(presence, runs));
+    let serving = busy.clone().filter(|presence| presence.facts().is_some_and(|facts| !facts.draining));
     Activity {
         runs,
         round_ms: coordinator.iter().find_map(|facts| facts.round_ms),
-        waits_for: coordinator.iter().find_map(|facts| facts.waits_for).or_else(|| waited_for(federation)),
+        required_nodes: coordinator
+            .iter()
+            .find_map(|facts| facts.required_nodes)
+            .or_else(|| required_nodes(federation)),
         others,
-        busy: at_work.clone().next().is_some(),
-        to_be_spared: u32::try_from(spared.count()).unwrap_or(u32::MAX),
-        in_motion: nodes.iter().any(|sighting| moves(sighting)),
+        busy: busy.clone().next().is_some(),
+        busy_serving: u32::try_from(serving.count()).unwrap_or(u32::MAX),
+        in_motion: nodes.iter().any(|presence| moves(presence)),
     }
 }
 
-/// A node that does not say so is at work while any run is, as far as anybody knows.
-fn is_at_work(sighting: &Sighting, runs: Option<u32>) -> bool {
-    sighting.facts().is_some_and(|facts| match facts.phase {
+/// A node that does not report whether it is busy counts as busy while any run may be active.
+fn is_busy(presence: &Presence, runs: Option<u32>) -> bool {
+    presence.facts().is_some_and(|facts| match facts.phase {
         Phase::Ready => facts.busy.unwrap_or(runs != Some(0)),
         Phase::Starting | Phase::Failed { .. } | Phase::Stopping => facts.busy == Some(true),
     })
 }
 
-/// What the document makes runs wait for.
-fn waited_for(federation: &Federation) -> Option<u32> {
+/// How many nodes runs wait for by the training defaults of the document.
+fn required_nodes(federation: &Federation) -> Option<u32> {
     let setting = |key: &str| match federation.training.defaults.get(key) {
         Some(ConfigTemplate::Int(nodes)) => u32::try_from(*nodes).ok(),
         _ => None,
     };
-    WAITED_FOR.into_iter().filter_map(setting).max()
+    REQUIRED_NODES_SETTINGS.into_iter().filter_map(setting).max()
 }
 
 impl Case<'_> {
@@ -138,51 +138,68 @@ impl Case<'_> {
         format!("pool {}", self.pool.name)
     }
 
-    /// The site runs the rules: what it decided counts, within bounds. Without a word from it, what it decided last.
-    fn as_the_site_decided(&self, size: Option<u32>, memory: &PoolMemory, step: &mut Step) -> u32 {
+    /// The site scales the pool: its size, within bounds; the last known size if it reports none.
+    fn size_of_site(&self, size: Option<u32>, memory: &PoolMemory, step: &mut Step) -> u32 {
         let before = within(self.pool, memory.count);
         let Some(size) = size else { return before };
-        let goal = within(self.pool, size);
-        if goal != size {
+        let target = within(self.pool, size);
+        if target != size {
             let Scaling { min, max, .. } = self.scaling;
-            step.tell(
+            step.report(
                 Weight::Note,
                 self.about(),
-                format!("its site decided on {size} nodes, and {min} to {max} are allowed"),
+                format!("the site scaled it to {size} nodes, but {min} to {max} are allowed"),
             );
         }
-        // A site that is still making them has not decided on fewer.
-        if goal < before && self.activity.in_motion { before } else { goal }
+        // A site that is still creating nodes has not scaled down.
+        if target < before && self.activity.in_motion { before } else { target }
     }
 
-    /// The count that the pool is to have: with the cooldown kept, and nobody taken out of a round.
-    fn goal(&self, memory: &mut PoolMemory, step: &mut Step) -> u32 {
+    /// The desired size by the policy, after cooldown, without removing busy nodes.
+    fn target(&self, memory: &mut PoolMemory, step: &mut Step) -> u32 {
         if self.scaling.policy == ScalingPolicy::Manual && self.scaling.rules.is_empty() {
             return within(self.pool, self.pool.count);
         }
         let before = within(self.pool, memory.count);
-        let goal = match self.scaling.policy {
-            ScalingPolicy::Manual => self.scheduled(step),
+        let (target, due_ms) = match self.scaling.policy {
+            ScalingPolicy::Manual => (self.scheduled(step), None),
             _ => match self.by_policy(before, memory, step) {
-                Some(goal) => self.cooled_down(before, goal, memory, step),
+                Some(target) => (target, self.cooldown_end(before, memory)),
                 None => {
-                    let text = format!("keeps {before} nodes: how many runs are at work could not be seen");
-                    step.tell(Weight::Waits, self.about(), text);
-                    before
+                    let text = format!("stays at {before} nodes: the number of active runs is unknown");
+                    step.report(Weight::Waits, self.about(), text);
+                    (before, None)
                 }
             },
         };
-        self.spare_those_at_work(before, goal, step)
+        let busy = self.activity.busy_serving;
+        let at_work = busy.min(self.scaling.max);
+        let size = Resize { from: before, to: target, at_work, due_ms, now_ms: self.now_ms }.decide();
+        match size {
+            Size::Changed(_) => {}
+            Size::CoolingDown { until_ms, .. } => {
+                let wait = words(until_ms - self.now_ms);
+                let text = format!("scales from {before} to {target} nodes after the cooldown, in {wait}");
+                step.report(Weight::Waits, self.about(), text);
+                step.wake_at(until_ms);
+            }
+            Size::AtWork(_) => {
+                let text =
+                    format!("scales from {before} to {target} nodes once busy nodes have finished; {busy} are busy");
+                step.report(Weight::Waits, self.about(), text);
+            }
+        }
+        size.count()
     }
 
-    /// `None`: it cannot be known.
+    /// `None`: unknown.
     fn by_policy(&self, before: u32, memory: &mut PoolMemory, step: &mut Step) -> Option<u32> {
         let runs = self.activity.runs?;
-        let goal = match &self.scaling.policy {
+        let target = match &self.scaling.policy {
             ScalingPolicy::Manual => self.pool.count,
             ScalingPolicy::PerRun { nodes } => nodes.saturating_mul(runs),
             ScalingPolicy::Idle { after } => {
-                self.idle_goal(*after, runs > 0 || self.activity.busy, before, memory, step)
+                self.idle_target(*after, runs > 0 || self.activity.busy, before, memory, step)
             }
             ScalingPolicy::RoundTime { .. } | ScalingPolicy::Waiting if runs == 0 => self.pool.count,
             ScalingPolicy::RoundTime { longest } => {
@@ -190,51 +207,24 @@ impl Case<'_> {
                 before.saturating_add(u32::from(slow))
             }
             ScalingPolicy::Waiting => {
-                let missing = self.activity.waits_for.map(|wanted| wanted.saturating_sub(self.activity.others));
-                missing.unwrap_or(before).max(before)
+                let needed = |required| for_waiting_runs(before, required, self.activity.others);
+                self.activity.required_nodes.map_or(before, needed)
             }
         };
-        Some(within(self.pool, goal))
+        Some(within(self.pool, target))
     }
 
-    fn cooled_down(&self, before: u32, goal: u32, memory: &PoolMemory, step: &mut Step) -> u32 {
-        let due_ms = memory.changed_ms.saturating_add(self.cooldown_ms());
-        // What is out of bounds since the document changed does not wait.
-        if goal == before || before != memory.count || self.now_ms >= due_ms {
-            return goal;
-        }
-        let wait = words(due_ms - self.now_ms);
-        let text = format!("would go from {before} to {goal} nodes: the cooldown lasts another {wait}");
-        step.tell(Weight::Waits, self.about(), text);
-        step.wake_at(due_ms);
-        before
+    /// `None`: a size that a change of the document put out of bounds is corrected at once.
+    fn cooldown_end(&self, before: u32, memory: &PoolMemory) -> Option<Millis> {
+        let round_ms = match self.scaling.policy {
+            ScalingPolicy::RoundTime { .. } | ScalingPolicy::Waiting => self.activity.round_ms,
+            ScalingPolicy::Manual | ScalingPolicy::PerRun { .. } | ScalingPolicy::Idle { .. } => None,
+        };
+        let cooldown_ms = cooldown_ms(millis(self.scaling.cooldown), round_ms);
+        (before == memory.count).then(|| memory.changed_ms.saturating_add(cooldown_ms))
     }
 
-    /// What a change does to rounds is seen after two of them.
-    fn cooldown_ms(&self) -> Millis {
-        let by_document = millis(self.scaling.cooldown);
-        match self.scaling.policy {
-            ScalingPolicy::RoundTime { .. } | ScalingPolicy::Waiting => {
-                by_document.max(self.activity.round_ms.unwrap_or(0).saturating_mul(2))
-            }
-            ScalingPolicy::Manual | ScalingPolicy::PerRun { .. } | ScalingPolicy::Idle { .. } => by_document,
-        }
-    }
-
-    /// Nobody is taken out of a round to be fewer; also who was to go, was not told yet, and has work again, stays.
-    fn spare_those_at_work(&self, before: u32, goal: u32, step: &mut Step) -> u32 {
-        let busy = self.activity.to_be_spared;
-        let least = busy.min(self.scaling.max);
-        if goal >= least {
-            return goal;
-        }
-        let text =
-            format!("would go from {before} to {goal} nodes: {busy} are at work, and stay until they have finished");
-        step.tell(Weight::Waits, self.about(), text);
-        least
-    }
-
-    /// As many as the schedule says that was due last; before any was, as many as the document says.
+    /// The count of the schedule that was due last, or the count of the document before the first.
     fn scheduled(&self, step: &mut Step) -> u32 {
         let mut last = None;
         for rule in &self.scaling.rules {
@@ -247,7 +237,7 @@ impl Case<'_> {
         within(self.pool, last.map_or(self.pool.count, |(_, count)| count))
     }
 
-    fn idle_goal(&self, after: Duration, active: bool, before: u32, memory: &mut PoolMemory, step: &mut Step) -> u32 {
+    fn idle_target(&self, after: Duration, active: bool, before: u32, memory: &mut PoolMemory, step: &mut Step) -> u32 {
         if active {
             memory.idle_since_ms = None;
             return within(self.pool, self.pool.count);

@@ -1,4 +1,4 @@
-//! All that the later steps look at: what is wanted beside what was seen, node by node.
+//! The view: desired and observed state side by side, the input of the later steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{Step, blueprint, links, skew};
 use crate::Millis;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
-use crate::observed::{Observed, Sighting};
+use crate::observed::{Observed, Presence};
 use crate::report::Weight;
 use crate::resource::{Desired, NodeKey, Part, ResourceId, Tunnel};
 
@@ -18,94 +18,94 @@ pub(super) struct View<'a> {
     pub inventory: &'a Inventory,
     pub observed: &'a Observed,
     pub now_ms: Millis,
-    /// All that is there, or may be, wanted or not.
-    pub known: BTreeMap<ResourceId, Sighting>,
-    /// Sites where some of it is.
+    /// All resources that exist or may exist, desired or not.
+    pub known: BTreeMap<ResourceId, Presence>,
+    /// Sites of `known`.
     known_sites: BTreeSet<Name>,
     pub coordinator: Coordinator,
     /// In the order of the document.
     pub nodes: Vec<Node>,
 }
 
-/// The coordinator that is wanted.
+/// The desired coordinator.
 pub(super) struct Coordinator {
     pub id: ResourceId,
     pub desired: Desired,
-    pub sighting: Sighting,
+    pub presence: Presence,
 }
 
-/// A node that is wanted.
+/// A desired node.
 pub(super) struct Node {
     pub key: NodeKey,
     pub id: ResourceId,
     pub shard: Option<u32>,
-    /// `None`: it has no shard yet, or nobody knows where the coordinator will be.
+    /// `None`: it has no shard yet, or the address of the coordinator is unknown.
     pub desired: Option<Desired>,
-    pub sighting: Sighting,
-    /// Why it must not be made as it is wanted.
-    pub hindrance: Option<String>,
+    pub presence: Presence,
+    /// Why the node cannot be created as desired.
+    pub blocker: Option<String>,
 }
 
 impl Coordinator {
-    /// It is there as it should be, and works.
-    pub fn is_well(&self) -> bool {
-        self.sighting.serves() && self.is_updated()
+    /// Whether it serves with the desired generation.
+    pub fn is_healthy(&self) -> bool {
+        self.presence.serves() && self.is_updated()
     }
 
     pub fn is_updated(&self) -> bool {
-        self.sighting.generation() == Some(self.desired.generation)
+        self.presence.generation() == Some(self.desired.generation)
     }
 }
 
 impl Node {
-    pub fn is_well(&self) -> bool {
-        self.sighting.serves() && self.is_updated()
+    pub fn is_healthy(&self) -> bool {
+        self.presence.serves() && self.is_updated()
     }
 
     pub fn is_updated(&self) -> bool {
-        let wanted = self.desired.as_ref().map(|desired| desired.generation);
-        wanted.is_some() && self.sighting.generation() == wanted
+        let generation = self.desired.as_ref().map(|desired| desired.generation);
+        generation.is_some() && self.presence.generation() == generation
     }
 }
 
 impl View<'_> {
-    /// All that is wanted, as far as it is known what it is to be.
+    /// The desired state of all parts for which it can be computed.
     pub fn into_blueprints(self) -> Vec<Desired> {
         let nodes = self.nodes.into_iter().filter_map(|node| node.desired);
         [self.coordinator.desired].into_iter().chain(nodes).collect()
     }
 
-    /// What is known to be there, or may be, and is not wanted: nodes only.
-    pub fn leaving(&self) -> Vec<(&ResourceId, &Sighting)> {
-        let wanted: BTreeSet<&ResourceId> = self.nodes.iter().map(|node| &node.id).collect();
+    /// Nodes that exist or may exist and are not desired.
+    pub fn undesired(&self) -> Vec<(&ResourceId, &Presence)> {
+        let desired: BTreeSet<&ResourceId> = self.nodes.iter().map(|node| &node.id).collect();
         let is_node = |id: &ResourceId| id.node_key().is_some();
-        self.known.iter().filter(|(id, _)| is_node(id) && !wanted.contains(id)).collect()
+        self.known.iter().filter(|(id, _)| is_node(id) && !desired.contains(id)).collect()
     }
 
-    /// The same part at another site: there, or perhaps.
-    pub fn elsewhere(&self, id: &ResourceId) -> Option<(&ResourceId, &Sighting)> {
+    /// The same part at another site, if it exists or may exist there.
+    pub fn elsewhere(&self, id: &ResourceId) -> Option<(&ResourceId, &Presence)> {
         let others = self.known_sites.iter().filter(|site| **site != id.site);
         let mut same = others.map(|site| ResourceId { site: site.clone(), ..id.clone() });
         same.find_map(|other| self.known.get_key_value(&other))
     }
 
-    /// Nodes that are there, or may be, wanted or not.
+    /// Nodes of a site that exist or may exist, desired or not.
     pub fn nodes_at(&self, site: &Name) -> u32 {
         let nodes = self.known.keys().filter(|id| id.site == *site && id.node_key().is_some());
         u32::try_from(nodes.count()).unwrap_or(u32::MAX)
     }
 
-    /// How many more the document lets a site hold; `None`: as many as it can.
-    pub fn room_by_document(&self, site: &Name) -> Option<u32> {
-        let most = self.federation.sites.iter().find(|other| other.name == *site).and_then(|site| site.max_nodes);
-        most.map(|most| most.saturating_sub(self.nodes_at(site)))
+    /// How many more nodes the document allows at a site; `None`: no limit.
+    pub fn free_nodes_by_document(&self, site: &Name) -> Option<u32> {
+        let max = self.federation.sites.iter().find(|other| other.name == *site).and_then(|site| site.max_nodes);
+        max.map(|max| max.saturating_sub(self.nodes_at(site)))
     }
 
     pub fn is_full(&self, site: &Name) -> bool {
-        self.room_by_document(site) == Some(0) || self.observed.offer(site).room == Some(0)
+        self.free_nodes_by_document(site) == Some(0) || self.observed.capacity(site).free_nodes == Some(0)
     }
 
-    /// The document keeps this node from new work.
+    /// Whether the document drains this node.
     pub fn is_drained(&self, key: &NodeKey) -> bool {
         let pool = self.federation.pools.iter().find(|pool| pool.name == key.pool);
         pool.is_some_and(|pool| pool.drained.contains(&key.index))
@@ -116,11 +116,11 @@ impl View<'_> {
     }
 }
 
-pub(super) fn draw<'a>(
+pub(super) fn build<'a>(
     federation: &'a Federation,
     inventory: &'a Inventory,
     observed: &'a Observed,
-    known: BTreeMap<ResourceId, Sighting>,
+    known: BTreeMap<ResourceId, Presence>,
     numbered: Vec<Numbered>,
     ledger: &Ledger,
     now_ms: Millis,
@@ -143,12 +143,12 @@ pub(super) fn draw<'a>(
             let place = blueprint::Place { shard, shards, replicas, tunnel: tunnels[pool.site].clone() };
             blueprint::node(federation, inventory, pool, &id, &place, address, gpu.gpu.clone())
         });
-        let sighting = observed.sighting(&id);
-        let hindrance = gpu.hindrance.or_else(|| skew::hindrance(federation, pool));
-        nodes.push(Node { key: numbered.key, id, shard: numbered.shard, desired, sighting, hindrance });
+        let presence = observed.presence(&id);
+        let blocker = gpu.blocker.or_else(|| skew::blocker(federation, pool));
+        nodes.push(Node { key: numbered.key, id, shard: numbered.shard, desired, presence, blocker });
     }
     for (pool, text) in gpus.notes() {
-        step.tell(Weight::Note, format!("pool {pool}"), text);
+        step.report(Weight::Note, format!("pool {pool}"), text);
     }
     let known_sites = known.keys().map(|id| id.site.clone()).collect();
     (View { federation, inventory, observed, now_ms, known, known_sites, coordinator, nodes }, step)
@@ -158,11 +158,11 @@ fn coordinator(federation: &Federation, inventory: &Inventory, observed: &Observ
     let site = &federation.sites[federation.coordinator.site];
     let id = ResourceId { federation: federation.name.clone(), site: site.name.clone(), part: Part::Coordinator };
     let desired = blueprint::coordinator(federation, inventory, ledger, &id);
-    let sighting = observed.sighting(&id);
-    Coordinator { id, desired, sighting }
+    let presence = observed.presence(&id);
+    Coordinator { id, desired, presence }
 }
 
-/// Nodes of each pool, by its number.
+/// Number of nodes of each pool, by pool index.
 fn counts(numbered: &[Numbered]) -> BTreeMap<usize, u32> {
     let mut counts = BTreeMap::new();
     for node in numbered {

@@ -44,7 +44,7 @@ impl Driver for SimulatedDriver {
         Box::pin(async move {
             let (seen, takes_ms) = {
                 let mut world = self.world();
-                (world.observe(federation, site), world.chance.between(OBSERVE_MS.0, OBSERVE_MS.1))
+                (world.observe(federation, site), world.random.between(OBSERVE_MS.0, OBSERVE_MS.1))
             };
             // What was seen is a little old when it arrives.
             self.clock.sleep_until(self.clock.now_ms() + takes_ms).await;
@@ -58,12 +58,12 @@ impl Driver for SimulatedDriver {
             let (ticket, answer_ms) = {
                 let mut world = self.world();
                 let faults = world.faults;
-                if world.chance.permille(faults.action_fails) {
+                if world.random.permille(faults.action_fails) {
                     return Outcome::Failed { why: "it could not be carried out".to_owned() };
                 }
-                let slow_ms = world.chance.between(0, faults.slow_ms);
-                let lost = world.chance.permille(faults.answer_lost);
-                let takes_ms = world.chance.between(ANSWER_MS.0, ANSWER_MS.1);
+                let slow_ms = world.random.between(0, faults.slow_ms);
+                let lost = world.random.permille(faults.answer_lost);
+                let takes_ms = world.random.between(ANSWER_MS.0, ANSWER_MS.1);
                 let answer_ms = if lost { Millis::MAX } else { now_ms + slow_ms + takes_ms };
                 (world.send(action.clone(), now_ms + slow_ms), answer_ms)
             };

@@ -57,13 +57,13 @@ impl Machine {
             addresses: Addresses { fleet: address(92), control: address(93), app: address(91), http: None },
             runs: runs.filter(|_| is_coordinator),
             round_ms: training.round_ms.filter(|_| is_coordinator),
-            waits_for: training.waits_for.filter(|_| is_coordinator),
+            required_nodes: training.required_nodes.filter(|_| is_coordinator),
             shard: self.desired.spec.shard(),
             shards: self.desired.spec.shards(),
             node_id: self.node_id(),
             since_ms: self.since_ms,
             instance: self.instance,
-            hindrance: None,
+            waiting_for: None,
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::Millis;
 use crate::clock::Clock;
 use crate::driver::Call;
 use crate::ledger::Ledger;
-use crate::planner::Wanted;
+use crate::planner::DesiredState;
 use crate::status::Status;
-use crate::store::{Kept, Lease, Store, StoreError};
+use crate::store::{Lease, Store, StoreError, Stored};
 
 const CALL_MS: (Millis, Millis) = (0, 20);
 
@@ -21,7 +21,7 @@ pub struct SimulatedStore {
 }
 
 struct Rows {
-    wanted: Wanted,
+    desired: DesiredState,
     ledger: String,
     status: Option<Status>,
     holder: Option<String>,
@@ -29,15 +29,15 @@ struct Rows {
 }
 
 impl SimulatedStore {
-    pub fn new(wanted: Wanted, world: Arc<Mutex<World>>, clock: Arc<VirtualClock>) -> SimulatedStore {
+    pub fn new(desired: DesiredState, world: Arc<Mutex<World>>, clock: Arc<VirtualClock>) -> SimulatedStore {
         let lease = Lease { fence: 0, until_ms: 0 };
-        let rows = Rows { wanted, ledger: Ledger::default().to_json(), status: None, holder: None, lease };
+        let rows = Rows { desired, ledger: Ledger::default().to_json(), status: None, holder: None, lease };
         SimulatedStore { rows: Mutex::new(rows), world, clock }
     }
 
-    /// Another document.
-    pub fn want(&self, wanted: Wanted) {
-        self.rows().wanted = wanted;
+    /// Replaces the document.
+    pub fn set_desired(&self, desired: DesiredState) {
+        self.rows().desired = desired;
         self.clock.signal();
     }
 
@@ -54,7 +54,7 @@ impl SimulatedStore {
     }
 
     async fn take_time(&self) {
-        let takes_ms = self.world().chance.between(CALL_MS.0, CALL_MS.1);
+        let takes_ms = self.world().random.between(CALL_MS.0, CALL_MS.1);
         self.clock.sleep_until(self.clock.now_ms() + takes_ms).await;
     }
 
@@ -62,8 +62,8 @@ impl SimulatedStore {
     fn save_fails(&self) -> Option<bool> {
         let mut world = self.world();
         let faults = world.faults;
-        let fails = world.chance.permille(faults.save_fails);
-        fails.then(|| world.chance.permille(500))
+        let fails = world.random.permille(faults.save_fails);
+        fails.then(|| world.random.permille(500))
     }
 
     fn check(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -91,12 +91,12 @@ impl Store for SimulatedStore {
         })
     }
 
-    fn read(&self) -> Call<'_, Result<Kept, StoreError>> {
+    fn read(&self) -> Call<'_, Result<Stored, StoreError>> {
         Box::pin(async move {
             self.take_time().await;
             let rows = self.rows();
             let ledger = Ledger::from_json(&rows.ledger).map_err(StoreError::Broken)?;
-            Ok(Kept { wanted: rows.wanted.clone(), ledger })
+            Ok(Stored { desired: rows.desired.clone(), ledger })
         })
     }
 

@@ -1,4 +1,4 @@
-//! Time that passes when everybody waits: a clock, and a stage on which futures run by it.
+//! Time that passes when everybody waits: a clock, and a executor on which futures run by it.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -88,28 +88,28 @@ impl Clock for VirtualClock {
 }
 
 /// Futures that run in virtual time, and can be ended at any moment as a crash would.
-pub struct Stage<'a> {
+pub struct Executor<'a> {
     clock: Arc<VirtualClock>,
-    woken: Arc<Bell>,
+    woken: Arc<WakeFlag>,
     tasks: BTreeMap<u64, Pin<Box<dyn Future<Output = ()> + 'a>>>,
     next_task: u64,
 }
 
 #[derive(Default)]
-struct Bell(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl<'a> Stage<'a> {
-    pub fn new(clock: Arc<VirtualClock>) -> Stage<'a> {
-        Stage { clock, woken: Arc::default(), tasks: BTreeMap::new(), next_task: 0 }
+impl<'a> Executor<'a> {
+    pub fn new(clock: Arc<VirtualClock>) -> Executor<'a> {
+        Executor { clock, woken: Arc::default(), tasks: BTreeMap::new(), next_task: 0 }
     }
 
-    pub fn enter(&mut self, task: impl Future<Output = ()> + 'a) -> u64 {
+    pub fn spawn(&mut self, task: impl Future<Output = ()> + 'a) -> u64 {
         self.next_task += 1;
         self.tasks.insert(self.next_task, Box::pin(task));
         self.woken.0.store(true, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl<'a> Stage<'a> {
         self.tasks.remove(&task);
     }
 
-    pub fn is_there(&self, task: u64) -> bool {
+    pub fn is_running(&self, task: u64) -> bool {
         self.tasks.contains_key(&task)
     }
 
@@ -146,7 +146,7 @@ impl<'a> Stage<'a> {
 /// When it waits for something that no time will bring.
 pub fn block_on<T>(clock: &VirtualClock, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    let bell = Arc::new(Bell::default());
+    let bell = Arc::new(WakeFlag::default());
     let waker = Waker::from(Arc::clone(&bell));
     let mut context = Context::from_waker(&waker);
     loop {

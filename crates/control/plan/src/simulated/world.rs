@@ -9,10 +9,10 @@ use super::faults::Faults;
 use super::machine::Machine;
 use crate::Millis;
 use crate::action::{Action, Order, Outcome, Verb};
-use crate::observed::{LinkNode, Observation, Offer, Phase, Seen, Sighting};
+use crate::observed::{Capacity, LinkNode, Observation, ObservedSite, Phase, Presence};
 use crate::planner::Selection;
 use crate::resource::{Desired, ResourceId};
-use crate::seed::Chance;
+use crate::seed::Random;
 
 const START_MS: (Millis, Millis) = (500, 8_000);
 const STOP_MS: (Millis, Millis) = (100, 3_000);
@@ -39,7 +39,7 @@ pub struct Training {
     /// At work; `None`: it cannot say.
     pub runs: Option<u32>,
     pub round_ms: Option<Millis>,
-    pub waits_for: Option<u32>,
+    pub required_nodes: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ pub struct World {
     next_ticket: u64,
     instances: u64,
     now_ms: Millis,
-    pub(super) chance: Chance,
+    pub(super) random: Random,
 }
 
 impl World {
@@ -88,7 +88,7 @@ impl World {
             next_ticket: 0,
             instances: 0,
             now_ms: 0,
-            chance: Chance::new(seed),
+            random: Random::new(seed),
         }
     }
 
@@ -335,8 +335,8 @@ impl World {
 
     fn start(&mut self, desired: Desired) -> Outcome {
         self.instances += 1;
-        let at_ms = self.now_ms + self.chance.between(START_MS.0, START_MS.1);
-        let fails = self.chance.permille(self.faults.start_fails);
+        let at_ms = self.now_ms + self.random.between(START_MS.0, START_MS.1);
+        let fails = self.random.permille(self.faults.start_fails);
         let phase = if fails { Phase::Failed { why: "it did not start".to_owned() } } else { Phase::Ready };
         let id = desired.id.clone();
         let machine = Machine {
@@ -354,7 +354,7 @@ impl World {
     }
 
     fn stop(&mut self, id: &ResourceId) -> Outcome {
-        let at_ms = self.now_ms + self.chance.between(STOP_MS.0, STOP_MS.1);
+        let at_ms = self.now_ms + self.random.between(STOP_MS.0, STOP_MS.1);
         let now_ms = self.now_ms;
         if let Some(machine) = self.machines.get_mut(id).filter(|machine| machine.phase != Phase::Stopping) {
             machine.enter(Phase::Stopping, now_ms);
@@ -388,20 +388,20 @@ impl World {
         if let Some(why) = &state.cut {
             return Observation::Unreachable { why: why.clone() };
         }
-        let room = state.room.filter(|_| !state.hides_room).map(|room| room.saturating_sub(self.nodes_at(site)));
-        let offer = Offer { room, gpus: state.gpus };
+        let free_nodes = state.room.filter(|_| !state.hides_room).map(|room| room.saturating_sub(self.nodes_at(site)));
+        let capacity = Capacity { free_nodes, gpus: state.gpus };
         let sizes = state.sizes.clone();
-        let complete = !self.chance.permille(self.faults.partial);
+        let complete = !self.random.permille(self.faults.partial);
         let mut resources = BTreeMap::new();
         let ours = self.machines.iter().filter(|(id, _)| id.federation == *federation && id.site == *site);
         for (id, machine) in ours {
-            if complete || self.chance.permille(500) {
+            if complete || self.random.permille(500) {
                 let facts = machine.facts(self.now_ms, &self.training);
-                resources.insert(id.clone(), Sighting::Present { generation: Some(machine.desired.generation), facts });
-            } else if self.chance.permille(500) {
-                resources.insert(id.clone(), Sighting::Unknown { why: "its state could not be read".to_owned() });
+                resources.insert(id.clone(), Presence::Present { generation: Some(machine.desired.generation), facts });
+            } else if self.random.permille(500) {
+                resources.insert(id.clone(), Presence::Unknown { why: "its state could not be read".to_owned() });
             }
         }
-        Observation::Seen(Seen { resources, complete, offer, sizes })
+        Observation::Reached(ObservedSite { resources, complete, capacity, sizes })
     }
 }

@@ -4,13 +4,30 @@
 pub mod random;
 
 use std::collections::BTreeMap;
+use std::future::ready;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use trellis_plan::NodeKey;
+use trellis_plan::{Call, Controller, Host, NodeKey, Reconciled};
 use trellis_spec::{
     Coordinator, Endpoints, Federation, Isolation, Link, Monitoring, Name, OneImages, OneSite, Persistence, Pool,
     Resources, Runtime, Security, Site, SiteConfig, Tls, Training, Upgrade, WireGuardLink,
 };
+
+/// A host with fixed drivers that passes on every result, and ends the loop if the federation was deleted.
+pub struct FixedHost<F>(pub F);
+
+impl<F: FnMut(&Reconciled) + Send> Host for FixedHost<F> {
+    fn prepare<'a>(&'a mut self, _: &'a mut Controller) -> Call<'a, ControlFlow<()>> {
+        Box::pin(ready(ControlFlow::Continue(())))
+    }
+
+    fn report<'a>(&'a mut self, result: &'a Reconciled) -> Call<'a, ControlFlow<()>> {
+        (self.0)(result);
+        let is_deleted = matches!(result, Reconciled::Acted { planned, .. } if planned.status.gone);
+        Box::pin(ready(if is_deleted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }))
+    }
+}
 
 pub fn name(text: &str) -> Name {
     Name::new(text).unwrap_or_else(|| panic!("`{text}` is not a name"))

@@ -1,49 +1,49 @@
-//! Federations, and changes of them, by chance.
+//! Federations, and changes of them, by random.
 #![allow(dead_code)]
 
-use trellis_plan::simulated::Chance;
+use trellis_plan::simulated::Random;
 use trellis_spec::Federation;
 
 const POOLS: [&str; 4] = ["clinic", "van", "lab-2", "ward"];
 const SITES: [&str; 3] = ["north", "south", "east"];
 const MOST_NODES: u64 = 5;
 
-pub fn federation(chance: &mut Chance) -> Federation {
+pub fn federation(random: &mut Random) -> Federation {
     let mut federation = super::federation();
-    let sites = chance.between(1, 3) as usize;
+    let sites = random.between(1, 3) as usize;
     federation.sites = SITES[..sites].iter().map(|site| super::site(site)).collect();
-    let pools = chance.between(1, 3) as usize;
+    let pools = random.between(1, 3) as usize;
     federation.pools = POOLS[..pools]
         .iter()
-        .map(|pool| super::pool(pool, index(chance, sites), chance.between(0, MOST_NODES) as u32))
+        .map(|pool| super::pool(pool, index(random, sites), random.between(0, MOST_NODES) as u32))
         .collect();
-    federation.upgrade.max_unavailable = chance.between(1, 2) as u32;
-    federation.upgrade.drain_timeout = std::time::Duration::from_secs(chance.between(0, 120));
+    federation.upgrade.max_unavailable = random.between(1, 2) as u32;
+    federation.upgrade.drain_timeout = std::time::Duration::from_secs(random.between(0, 120));
     federation
 }
 
 /// One thing that a user may change: a count, an image, a site, a name, a pool, the partitions.
-pub fn change(federation: &mut Federation, chance: &mut Chance) {
+pub fn change(federation: &mut Federation, random: &mut Random) {
     let sites = federation.sites.len();
-    let index = index(chance, federation.pools.len());
+    let index = index(random, federation.pools.len());
     let pool = &mut federation.pools[index];
-    match chance.between(0, 9) {
-        0..=2 => pool.count = chance.between(0, MOST_NODES) as u32,
-        3 | 4 => pool.image = Some(format!("image:{}", chance.between(0, 99))),
-        5 => pool.site = chance.between(0, sites as u64 - 1) as usize,
+    match random.between(0, 9) {
+        0..=2 => pool.count = random.between(0, MOST_NODES) as u32,
+        3 | 4 => pool.image = Some(format!("image:{}", random.between(0, 99))),
+        5 => pool.site = random.between(0, sites as u64 - 1) as usize,
         6 => {
-            let other = super::name(POOLS[self::index(chance, POOLS.len())]);
+            let other = super::name(POOLS[self::index(random, POOLS.len())]);
             if !federation.pools.iter().any(|pool| pool.name == other) {
                 federation.pools[index].name = other;
             }
         }
         7 => {
             let wanted: u32 = federation.pools.iter().map(|pool| pool.count).sum();
-            let partitions = chance.permille(700).then(|| wanted + chance.between(0, 3) as u32);
+            let partitions = random.permille(700).then(|| wanted + random.between(0, 3) as u32);
             federation.training.partitions = partitions;
         }
-        8 => federation.coordinator.extra_args = vec![format!("--setting={}", chance.between(0, 9))],
-        _ => federation.coordinator.site = self::index(chance, sites),
+        8 => federation.coordinator.extra_args = vec![format!("--setting={}", random.between(0, 9))],
+        _ => federation.coordinator.site = self::index(random, sites),
     }
     enough_partitions(federation);
 }
@@ -55,6 +55,6 @@ fn enough_partitions(federation: &mut Federation) {
     *partitions = partitions.map(|partitions| partitions.max(wanted));
 }
 
-fn index(chance: &mut Chance, length: usize) -> usize {
-    chance.between(0, length as u64 - 1) as usize
+fn index(random: &mut Random, length: usize) -> usize {
+    random.between(0, length as u64 - 1) as usize
 }

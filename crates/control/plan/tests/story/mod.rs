@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use trellis_plan::simulated::World;
 use trellis_plan::{
-    Capabilities, Inventory, Ledger, LinkNode, NodeKey, Observation, Observed, Planned, ResourceId, Spec, Wanted, plan,
+    Capabilities, DesiredState, Inventory, Ledger, LinkNode, NodeKey, Observation, Observed, Planned, ResourceId, Spec,
+    plan,
 };
 use trellis_spec::{Federation, Name};
 
@@ -89,7 +90,7 @@ impl Story {
             ["runs", "unknown"] => self.world.training.runs = None,
             ["runs", runs] => self.world.training.runs = Some(document::number(runs)),
             ["round", duration] => self.world.training.round_ms = Some(document::millis(duration)),
-            ["waits-for", nodes] => self.world.training.waits_for = Some(document::number(nodes)),
+            ["waits-for", nodes] => self.world.training.required_nodes = Some(document::number(nodes)),
             ["size", site, pool, nodes] => {
                 self.site_state(site).sizes.insert(given::name(pool), document::number(nodes));
             }
@@ -99,7 +100,7 @@ impl Story {
             ["hide", node] => drop(self.hidden.insert(node.to_owned())),
             ["show", node] => drop(self.hidden.remove(node)),
             ["busy-unknown"] => self.blind = true,
-            ["offer", site, ref settings @ ..] => self.offer(site, settings),
+            ["offer", site, ref settings @ ..] => self.capacity(site, settings),
             ref words => document::change(&mut self.federation, words),
         }
         self.build_sites();
@@ -113,7 +114,7 @@ impl Story {
         }
     }
 
-    fn offer(&mut self, site: &str, settings: &[&str]) {
+    fn capacity(&mut self, site: &str, settings: &[&str]) {
         for setting in settings {
             match document::setting(setting) {
                 ("gpus", gpus) => self.site_state(site).gpus = Some(document::number(gpus)),
@@ -190,12 +191,12 @@ impl Story {
 
     /// Takes from an observation what the story hides.
     fn blur(&self, observation: &mut Observation) {
-        let Observation::Seen(seen) = observation else { return };
+        let Observation::Reached(seen) = observation else { return };
         let before = seen.resources.len();
         seen.resources.retain(|id, _| !self.hidden.contains(&id.part.name()));
         seen.complete &= seen.resources.len() == before;
-        for sighting in seen.resources.values_mut() {
-            if let trellis_plan::Sighting::Present { facts, .. } = sighting
+        for presence in seen.resources.values_mut() {
+            if let trellis_plan::Presence::Present { facts, .. } = presence
                 && self.blind
             {
                 facts.busy = None;
@@ -206,8 +207,8 @@ impl Story {
     fn plan(&mut self) -> Planned {
         let observed = self.observe();
         let wanted = match self.gone {
-            false => Wanted::Federation(Arc::new(self.federation.clone())),
-            true => Wanted::Gone(self.federation.name.clone()),
+            false => DesiredState::Federation(Arc::new(self.federation.clone())),
+            true => DesiredState::Deleted(self.federation.name.clone()),
         };
         plan(&wanted, &observed, &self.inventory, &self.ledger, self.now_ms, 0)
     }

@@ -18,7 +18,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use trellis_front::Foreign;
+use trellis_front::HostError;
 
 use super::Api;
 use super::call::{Answer, Call, JSON};
@@ -53,7 +53,7 @@ pub async fn surround(api: Arc<Api>, request: Request, next: Next) -> Response {
         Err(foreign) => misdirected(&foreign).into_response(),
     };
     harden(response.headers_mut());
-    if api.hosts.have_tls() {
+    if api.hosts.uses_tls() {
         let (name, value) = trellis_front::http::HSTS;
         response.headers_mut().insert(name, value);
     }
@@ -68,10 +68,10 @@ pub async fn surround(api: Arc<Api>, request: Request, next: Next) -> Response {
     response
 }
 
-fn misdirected(foreign: &Foreign) -> Fault {
+fn misdirected(foreign: &HostError) -> Fault {
     let kind = match foreign {
-        Foreign::NoHost => Kind::MALFORMED,
-        Foreign::Host(_) | Foreign::Origin(_) => Kind::WRONG_HOST,
+        HostError::NoHost => Kind::MALFORMED,
+        HostError::Host(_) | HostError::Origin(_) => Kind::WRONG_HOST,
     };
     Fault::new(kind, foreign.to_string())
 }

@@ -24,7 +24,7 @@ pub enum AdminTokenError {
 }
 
 pub fn fresh() -> String {
-    Token::draw().reveal().to_owned()
+    Token::generate().reveal().to_owned()
 }
 
 /// Makes the token of the administrator where there is none. One that was revoked stays so: with the file removed, the

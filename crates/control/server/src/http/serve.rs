@@ -128,7 +128,7 @@ async fn keep_fresh(tls: TlsSettings) {
     loop {
         tokio::time::sleep(TLS_LOOK).await;
         let looking = tls.clone();
-        let _ = tokio::task::spawn_blocking(move || looking.look()).await;
+        let _ = tokio::task::spawn_blocking(move || looking.reload_if_changed()).await;
     }
 }
 

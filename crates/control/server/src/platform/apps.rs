@@ -1,4 +1,4 @@
-//! What can be run without bringing an app.
+//! Built-in apps.
 
 use trellis_api::{AppDescription, Apps, SettingDescription};
 use trellis_native::{NODE_SETTINGS, builtins};
@@ -25,7 +25,7 @@ pub fn apps() -> Apps {
     }
 }
 
-/// A run may set it, and it is no setting of the training, which the app reads as well.
+/// Whether a run may set it and it is not a setting of the training, which is listed separately.
 fn is_of_runs(setting: &trellis_native::Setting) -> bool {
     !NODE_SETTINGS.contains(&setting.name) && find(setting.name).is_none()
 }

@@ -1,17 +1,17 @@
-//! The runs of a federation as they were last heard of: they can be told of while the SuperLink is away. So many as fit; the
-//! oldest are left to the SuperLink. Runs of an earlier SuperLink of the federation are among them.
+//! The known runs of a federation, so that they can be listed while the SuperLink is unreachable. Bounded: the oldest runs are dropped.
+//! Includes runs of earlier SuperLinks of the federation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trellis_api::{Run, RunState, Training};
-use trellis_plan::Heard;
+use trellis_plan::RunMetrics;
 use trellis_registry::MAX_RUNS;
 
 #[derive(Clone, Default)]
 pub struct RunBook {
     runs: BTreeMap<String, Arc<Run>>,
-    /// All that there are were heard of at least once.
+    /// All runs of the SuperLink were listed at least once.
     pub complete: bool,
 }
 
@@ -27,7 +27,7 @@ impl RunBook {
         runs.into_iter().map(|run| Run::clone(run)).collect()
     }
 
-    /// Runs that are not over; `None`: nobody knows.
+    /// Number of unfinished runs; `None`: unknown.
     pub fn active(&self) -> Option<u32> {
         self.complete.then(|| u32::try_from(self.unfinished().count()).unwrap_or(u32::MAX))
     }
@@ -36,23 +36,23 @@ impl RunBook {
         self.runs.values().map(Arc::as_ref).filter(|run| run.state != RunState::Finished)
     }
 
-    /// Adds a stored run, unless something newer is known of it.
+    /// Adds a stored run, unless a newer state is known.
     pub fn recall(&mut self, run: Run) {
         self.runs.entry(run.id.clone()).or_insert_with(|| Arc::new(run));
         self.forget_oldest();
     }
 
-    /// What is known of those that are not over, for who decides how many nodes there are.
-    pub fn heard(&self) -> Heard {
+    /// Metrics of the active runs, for scaling.
+    pub fn run_metrics(&self) -> RunMetrics {
         let seconds = self.unfinished().filter_map(|run| run.training.as_ref()?.round_seconds);
         let round_ms = seconds.map(|seconds| (seconds * 1000.0) as u64).max();
-        Heard { round_ms, waits_for: None }
+        RunMetrics { round_ms, required_nodes: None }
     }
 
-    /// Notes a run; given back if that is news. What is known of its training stays where nothing newer is said.
+    /// Records a run, and returns it if it is new or its state changed. Keeps known training progress that is newer.
     pub fn note(&mut self, mut run: Run) -> Option<Run> {
         let before = self.runs.get(&run.id);
-        // What was heard on two ways may come out of order, and a run does not come back from its end.
+        // Two sources may report out of order; a finished run stays finished.
         if before.is_some_and(|before| progress(before.state) > progress(run.state)) {
             return None;
         }
@@ -60,10 +60,10 @@ impl RunBook {
             run.training = later(before.training.clone(), run.training.take());
             run.started_by = run.started_by.or_else(|| before.started_by.clone());
         }
-        let news = before.is_none_or(|before| (before.state, &before.outcome) != (run.state, &run.outcome));
+        let is_news = before.is_none_or(|before| (before.state, &before.outcome) != (run.state, &run.outcome));
         self.runs.insert(run.id.clone(), Arc::new(run.clone()));
         self.forget_oldest();
-        news.then_some(run)
+        is_news.then_some(run)
     }
 
     fn forget_oldest(&mut self) {
@@ -75,7 +75,7 @@ impl RunBook {
     }
 }
 
-/// Less is newer.
+/// Lower is newer.
 fn age(run: &Run) -> f64 {
     -run.submitted_at
 }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_news_are_told_and_nothing_goes_backwards() {
+    fn only_changes_are_returned_and_states_never_go_back() {
         let mut book = RunBook::default();
         assert!(book.active().is_none(), "nobody has asked yet");
         book.complete = true;
@@ -133,13 +133,13 @@ mod tests {
         assert_eq!(book.active(), Some(1));
         let training = Some(Training { round: 3, round_seconds: Some(2.5), ..Training::default() });
         assert!(book.note(Run { training, ..run("1", RunState::Running, 1.0) }).is_none());
-        assert_eq!(book.heard().round_ms, Some(2500));
+        assert_eq!(book.run_metrics().round_ms, Some(2500));
         let finished = book.note(run("1", RunState::Finished, 1.0)).unwrap();
         assert_eq!(finished.training.unwrap().round, 3, "what was known of its rounds stays");
         assert_eq!(finished.started_by.as_deref(), Some("night shift"), "the SuperLink does not know who started it");
         assert!(book.note(run("1", RunState::Running, 1.0)).is_none());
         assert_eq!((book.active(), book.get("1").unwrap().state), (Some(0), RunState::Finished));
-        assert_eq!(book.heard(), Heard::default(), "what is over says nothing about now");
+        assert_eq!(book.run_metrics(), RunMetrics::default(), "what is over says nothing about now");
     }
 
     #[test]

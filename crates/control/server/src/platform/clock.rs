@@ -1,4 +1,4 @@
-//! The clock port on tokio: the time of day, timers, and a bell.
+//! The clock port on tokio: the time of day, timers, and wake-ups.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use trellis_clock::now_ms;
 use trellis_plan::{Call, Clock, Millis};
 
 pub struct TokioClock {
-    /// Rung by whoever knows that another look is worth it. One ring that nobody heard is kept.
-    pub bell: Arc<Notify>,
+    /// A notification without a waiter ends the next wait.
+    pub wake: Arc<Notify>,
 }
 
 impl Clock for TokioClock {
@@ -22,6 +22,6 @@ impl Clock for TokioClock {
     }
 
     fn woken(&self) -> Call<'_, ()> {
-        Box::pin(self.bell.notified())
+        Box::pin(self.wake.notified())
     }
 }

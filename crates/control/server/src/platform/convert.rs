@@ -1,4 +1,4 @@
-//! Runs as the SuperLink tells them, in the words of the API. The wire stops here.
+//! Conversion of runs and nodes from the wire of the SuperLink to the types of the API.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use trellis_wire::fab::RUN_MARK;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar as Value;
 
-const OVER: &str = "finished";
+const FINISHED: &str = "finished";
 const ONLINE: &str = "online";
 
 pub fn node(node: trellis_wire::call::Node) -> LinkNode {
@@ -30,14 +30,14 @@ pub fn node(node: trellis_wire::call::Node) -> LinkNode {
 
 pub fn run(federation: &str, run: proto::Run) -> Run {
     let status = run.status.unwrap_or_default();
-    let finished = status.status == OVER;
+    let finished = status.status == FINISHED;
     Run {
         id: run.run_id.to_string(),
         federation: federation.to_owned(),
         app: run.fab_id,
         version: run.fab_version,
         state: match status.status.as_str() {
-            OVER => RunState::Finished,
+            FINISHED => RunState::Finished,
             "running" => RunState::Running,
             "starting" => RunState::Starting,
             _ => RunState::Pending,
@@ -55,7 +55,7 @@ pub fn run(federation: &str, run: proto::Run) -> Run {
     }
 }
 
-/// A run that will not be heard of again; one that is over stays as it is.
+/// Finishes a run that will not be reported again. A finished run stays unchanged.
 pub fn ended(run: Run, outcome: &str, why: &str) -> Run {
     match run.state {
         RunState::Finished => run,
@@ -66,7 +66,7 @@ pub fn ended(run: Run, outcome: &str, why: &str) -> Run {
     }
 }
 
-/// `None`: the key is ours, or the value has no form in the API.
+/// `None`: the key is internal, or the API has no form for the value.
 fn setting((key, value): (String, proto::Scalar)) -> Option<(String, Scalar)> {
     let value = match value.scalar? {
         Value::Double(number) => Scalar::Float(number),
@@ -79,13 +79,13 @@ fn setting((key, value): (String, proto::Scalar)) -> Option<(String, Scalar)> {
     (key != RUN_MARK).then_some((key, value))
 }
 
-/// `None`: it has not happened.
+/// `None`: not set.
 fn seconds(moment: &str) -> Option<f64> {
     let moment: Timestamp = moment.parse().ok()?;
     Some(moment.as_microsecond() as f64 / 1e6)
 }
 
-/// How far a training is, by one more report.
+/// Adds a report to the progress of a training.
 pub fn train(training: &mut Training, report: &TrainingReport) {
     training.strategy.clone_from(&report.strategy);
     training.round = training.round.max(report.round);
@@ -99,7 +99,7 @@ pub fn train(training: &mut Training, report: &TrainingReport) {
         training.checkpoint = Some(checkpoint.path.clone());
     }
     let metrics = metrics(report);
-    // What is said at the end of it all has no metrics of its own.
+    // The report of the end has no metrics.
     if !metrics.is_empty() {
         training.metrics = metrics;
     }
@@ -110,7 +110,7 @@ fn metrics(report: &TrainingReport) -> BTreeMap<String, f64> {
     let phases = phases.into_iter().filter_map(|(name, phase)| Some((name, phase.as_ref()?)));
     let named = phases.flat_map(|(name, phase)| {
         phase.metrics.iter().filter_map(move |(key, metric)| match metric {
-            // Many call it so themselves.
+            // Many names have the prefix already.
             MetricReport::Number(number) if key.starts_with(name) => Some((key.clone(), *number)),
             MetricReport::Number(number) => Some((format!("{name}_{key}"), *number)),
             MetricReport::Numbers(_) | MetricReport::Text(_) => None,
@@ -131,7 +131,7 @@ mod tests {
             sub_status: "completed".to_owned(),
             details: "all is well".to_owned(),
         };
-        let told = proto::Run {
+        let listed = proto::Run {
             run_id: u64::MAX,
             fab_id: "me/app".to_owned(),
             pending_at: "1970-01-01T00:00:01.500000+00:00".to_owned(),
@@ -145,7 +145,7 @@ mod tests {
             status: Some(status),
             ..Default::default()
         };
-        let run = run("fed", told);
+        let run = run("fed", listed);
         assert_eq!((run.id.as_str(), run.native, run.submitted_at), ("18446744073709551615", true, 1.5));
         assert_eq!((run.state, run.outcome.as_deref()), (RunState::Finished, Some("completed")));
         assert_eq!((run.started_at, run.details.as_str()), (None, "all is well"));

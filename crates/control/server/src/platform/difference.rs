@@ -1,10 +1,10 @@
-//! Which fields of a part are otherwise in another spec of it.
+//! The fields in which two specs of a part differ.
 
 use serde_json::Value;
 use trellis_plan::Spec;
 
-/// More than these are not worth reading.
-const MAX_TOLD: usize = 8;
+/// Maximum number of listed fields.
+const MAX_FIELDS: usize = 8;
 
 /// Names of the fields that differ, as the spec calls them: `image`, `env.LEVEL`.
 pub fn differences(one: &Spec, other: &Spec) -> Vec<String> {
@@ -17,9 +17,9 @@ pub fn differences(one: &Spec, other: &Spec) -> Vec<String> {
     };
     let mut found = Vec::new();
     compare("", &plain(one), &plain(other), &mut found);
-    if found.len() > MAX_TOLD {
-        let more = found.len() - MAX_TOLD;
-        found.truncate(MAX_TOLD);
+    if found.len() > MAX_FIELDS {
+        let more = found.len() - MAX_FIELDS;
+        found.truncate(MAX_FIELDS);
         found.push(format!("{more} more"));
     }
     found

@@ -1,21 +1,21 @@
-//! A document that somebody sends: read, and looked at for what only this server can know.
+//! Parses documents of callers, and checks what only the server can know.
 
 use trellis_api::Detail;
-use trellis_spec::{Federation, Name, Problem, Problems, read_with_warnings};
+use trellis_spec::{Diagnostic, Federation, Name, read_with_warnings};
 
 use super::Refusal;
 
-/// A document that can be used.
+/// A valid document.
 #[derive(Debug)]
 pub struct Document {
     pub federation: Federation,
     pub warnings: Vec<String>,
 }
 
-/// Reads a document with exactly one federation; `name`: it is to be called so. `file` is named in problems.
+/// Parses a document with exactly one federation. `name`: the required name. `file`: the file name in diagnostics.
 pub fn read(text: &str, file: &str, name: Option<&str>) -> Result<Document, Refusal> {
-    let reading = read_with_warnings(text, file).map_err(|Problems(problems)| {
-        let details = problems.into_iter().map(detail).collect();
+    let reading = read_with_warnings(text, file).map_err(|problems| {
+        let details = problems.0.into_iter().map(detail).collect();
         invalid("the document cannot be used", details)
     })?;
     let warnings = reading.warnings.iter().map(ToString::to_string).collect();
@@ -27,7 +27,7 @@ pub fn read(text: &str, file: &str, name: Option<&str>) -> Result<Document, Refu
     let mut federation = federations.pop().expect("a document without any is a problem");
     let mut details = relative_paths(&mut federation);
     if let Some(name) = name.filter(|name| *name != federation.name.as_str()) {
-        let what = format!("it is {}, and {name} was asked for", federation.name);
+        let what = format!("it is {}, but the request is for {name}", federation.name);
         details.push(wrong("metadata.name", what, "use the same name in both"));
     }
     match details.is_empty() {
@@ -41,21 +41,15 @@ fn relative_paths(federation: &mut Federation) -> Vec<Detail> {
     let mut details = Vec::new();
     federation.visit_paths(|field, path| {
         if !path.is_absolute() {
-            let what = format!("{} is a relative path, and the server is elsewhere", path.display());
+            let what = format!("{} is a relative path, but the server has another working directory", path.display());
             details.push(wrong(&field.name, what, "give an absolute path on the server's machine"));
         }
     });
     details
 }
 
-fn detail(problem: Problem) -> Detail {
-    Detail {
-        path: problem.path,
-        line: Some(problem.line),
-        column: Some(problem.column),
-        what: problem.what,
-        advice: problem.advice,
-    }
+fn detail(Diagnostic { place, what, advice, .. }: Diagnostic) -> Detail {
+    Detail { path: place.field, line: Some(place.line), column: Some(place.column), what, advice }
 }
 
 pub fn wrong(path: &str, what: impl Into<String>, advice: impl Into<String>) -> Detail {
@@ -66,7 +60,7 @@ pub fn invalid(what: &str, problems: Vec<Detail>) -> Refusal {
     Refusal::Invalid { what: what.to_owned(), problems }
 }
 
-/// A name, as it stands in a path.
+/// Parses a name from a URL path.
 pub fn name(text: &str) -> Result<Name, Refusal> {
     Name::new(text).ok_or_else(|| unknown(text))
 }

@@ -1,4 +1,4 @@
-//! The plan's fleet port: the SuperLink's nodes as the watcher last heard of them, and who of them runs may select.
+//! The plan's fleet port: the nodes of a SuperLink as the watcher observed them, and the selection for its runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,37 +9,40 @@ use trellis_wire::call::AssignShards;
 use super::shared::Shared;
 use super::superlink::superlink;
 
-/// The SuperLink of a federation that is kept.
+/// The SuperLink of a federation with a controller.
 pub struct LinkFleet {
     shared: Arc<Shared>,
     name: Name,
-    told: Mutex<Option<Selection>>,
+    /// The selection that the SuperLink has.
+    sent: Mutex<Option<Selection>>,
 }
 
 impl LinkFleet {
     pub fn new(shared: Arc<Shared>, name: Name) -> LinkFleet {
-        LinkFleet { shared, name, told: Mutex::default() }
+        LinkFleet { shared, name, sent: Mutex::default() }
     }
 
-    /// The SuperLink may be another, or have forgotten what it was told.
+    /// Sends the selection again: the SuperLink may be another one, or have lost it.
     pub fn begin(&self) {
-        *self.told() = None;
+        *self.sent() = None;
     }
 
-    fn told(&self) -> MutexGuard<'_, Option<Selection>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sent(&self) -> MutexGuard<'_, Option<Selection>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn tell(&self, selection: &Selection) {
-        if self.told().as_ref() == Some(selection) {
+    async fn send(&self, selection: &Selection) {
+        if self.sent().as_ref() == Some(selection) {
             return;
         }
         let Some(view) = self.shared.views.get(&self.name) else { return };
         let Ok(superlink) = superlink(&self.shared.sites, &view) else { return };
         let Selection { total, shards, left_out, only } = selection.clone();
         match superlink.call(&AssignShards { total, shards, left_out, only }).await {
-            Ok(_) => *self.told() = Some(selection.clone()),
-            Err(error) => tracing::debug!(federation = %self.name, %error, "its SuperLink was not told of shards"),
+            Ok(_) => *self.sent() = Some(selection.clone()),
+            Err(error) => {
+                tracing::debug!(federation = %self.name, %error, "the selection could not be sent to its SuperLink")
+            }
         }
     }
 }
@@ -50,11 +53,11 @@ impl Fleet for LinkFleet {
     }
 
     fn select<'a>(&'a self, selection: &'a Selection) -> Call<'a, ()> {
-        Box::pin(self.tell(selection))
+        Box::pin(self.send(selection))
     }
 }
 
-/// For plans that nobody carries out.
+/// For plans that are not applied.
 pub struct PreviewFleet(pub Option<Arc<[LinkNode]>>);
 
 impl Fleet for PreviewFleet {

@@ -1,4 +1,4 @@
-//! The models of native runs, from the directory that their coordinator saves them in.
+//! The models of native runs, from the directory of their coordinator.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::Refusal;
 use super::sites::Sites;
 use super::view::View;
 
-/// All that can be read; what is damaged is shown by `trellis model ls`.
+/// All readable models. `trellis model ls` also lists damaged ones.
 pub async fn list(sites: &Sites, view: &View) -> Result<Vec<ModelFile>, Refusal> {
     let entries = in_store(directory(sites, view)?, |store| store.list()).await?;
     Ok(entries.into_iter().filter_map(described).collect())

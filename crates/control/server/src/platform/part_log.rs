@@ -1,5 +1,4 @@
-//! The log of a part's program, as a file that grows and is put aside when the program starts anew. Whoever reads it on keeps a
-//! place: which file, and how far.
+//! The log file of a part, which is rotated when the program restarts. A reader keeps a position: the file, and the offset in it.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -14,30 +13,30 @@ use trellis_wire::call::ReadLog;
 
 use super::Refusal;
 use super::document::{invalid, wrong};
-use super::runs::LONGEST_WAIT;
+use super::runs::WAIT_TIMEOUT;
 use super::shared::Shared;
 use super::superlink::{refusal, superlink};
 use super::view::View;
 
-/// A part of a log is at most so long.
+/// Maximum size of a part of a log.
 const MAX_PART_BYTES: u64 = 64 << 10;
-/// Without a place: these are shown first.
+/// Lines that are returned without a position.
 const LAST_LINES: usize = 200;
-/// Between looks at a file that has not grown.
-const GLANCE: Duration = Duration::from_millis(200);
+/// Poll interval of a file that has not grown.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const REMOTE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which file, by its number in the file system, and how far.
+/// A file, by its inode, and the offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct Position {
     inode: u64,
     offset: u64,
 }
 
-/// What a log has after a place; without one, its last lines. With `wait` it waits a while for more.
+/// The log after a position; without one, its last lines. `wait`: waits for more, with a timeout.
 pub async fn read(shared: &Shared, path: PathBuf, after: Option<&str>, wait: bool) -> Result<LogPart, Refusal> {
-    let after = after.map(|text| Place::parse(text).ok_or_else(|| misplaced(text))).transpose()?;
-    let until = tokio::time::Instant::now() + LONGEST_WAIT;
+    let after = after.map(|text| Position::parse(text).ok_or_else(|| misplaced(text))).transpose()?;
+    let until = tokio::time::Instant::now() + WAIT_TIMEOUT;
     loop {
         let from = path.clone();
         let read = tokio::task::spawn_blocking(move || read_now(&from, after)).await;
@@ -47,14 +46,13 @@ pub async fn read(shared: &Shared, path: PathBuf, after: Option<&str>, wait: boo
             return Ok(LogPart { text, next: place.to_string(), ended: false });
         }
         tokio::select! {
-            () = tokio::time::sleep(GLANCE) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = shared.stopped() => {}
         }
     }
 }
 
-/// The same for a SuperLink on another machine, which tells the newest part of its log. Where it does not, the refusal
-/// says where the log is.
+/// The log of a SuperLink on another machine, which serves the end of its log. If it does not, the error describes where the log is.
 pub async fn of_superlink(
     shared: &Shared,
     view: &View,
@@ -69,18 +67,18 @@ pub async fn of_superlink(
         Err(refusal) => return Err(Refusal::NotNow(format!("{refusal}; {place}"))),
     };
     let mut after = after.map(str::to_owned);
-    let until = tokio::time::Instant::now() + LONGEST_WAIT;
+    let until = tokio::time::Instant::now() + WAIT_TIMEOUT;
     loop {
-        let told = match superlink.call(&ReadLog { after: after.clone() }).await {
+        let part = match superlink.call(&ReadLog { after: after.clone() }).await {
             // An older SuperLink.
             Err(error) if error.is_unknown_call() => return Err(Refusal::NotFound(place)),
             Err(error) if error.may_pass() => return Err(Refusal::NotNow(format!("{}; {place}", refusal(&error)))),
-            told => told.map_err(|error| refusal(&error))?,
+            part => part.map_err(|error| refusal(&error))?,
         };
-        if !wait || !told.text.is_empty() || tokio::time::Instant::now() >= until || shared.is_stopping() {
-            return Ok(LogPart { text: told.text, next: told.next, ended: false });
+        if !wait || !part.text.is_empty() || tokio::time::Instant::now() >= until || shared.is_stopping() {
+            return Ok(LogPart { text: part.text, next: part.next, ended: false });
         }
-        after = Some(told.next);
+        after = Some(part.next);
         tokio::select! {
             () = tokio::time::sleep(REMOTE_POLL_INTERVAL) => {}
             () = shared.stopped() => {}
@@ -89,36 +87,36 @@ pub async fn of_superlink(
 }
 
 fn misplaced(text: &str) -> Refusal {
-    let detail = wrong("after", format!("{text:?} is no place in a log"), "use `next` of the part before");
+    let detail = wrong("after", format!("{text:?} is not a position in a log"), "use `next` of the part before");
     invalid("the log cannot be read there", vec![detail])
 }
 
-fn read_now(path: &Path, after: Option<Place>) -> io::Result<(String, Place)> {
-    let nowhere = Place { inode: 0, offset: 0 };
+fn read_now(path: &Path, after: Option<Position>) -> io::Result<(String, Position)> {
+    let nowhere = Position { inode: 0, offset: 0 };
     let mut current = match File::open(path) {
         Ok(file) => file,
-        // It has not been started yet.
+        // The program has not been started yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), after.unwrap_or(nowhere))),
         Err(error) => return Err(error),
     };
     let (inode, length) = (current.metadata()?.ino(), current.metadata()?.len());
     let Some(after) = after else { return last_lines(&mut current, inode, length) };
     if after.inode == inode {
-        // A file that was cut is read from its beginning.
+        // A truncated file is read from its beginning.
         let offset = if after.offset <= length { after.offset } else { 0 };
-        return read_at(&mut current, Place { inode, offset });
+        return read_at(&mut current, Position { inode, offset });
     }
-    if let Some(mut earlier) = put_aside(path, after.inode)? {
+    if let Some(mut earlier) = rotated(path, after.inode)? {
         let (text, place) = read_at(&mut earlier, after)?;
         if !text.is_empty() {
             return Ok((text, place));
         }
     }
-    read_at(&mut current, Place { inode, offset: 0 })
+    read_at(&mut current, Position { inode, offset: 0 })
 }
 
-/// The file with this number, among those beside the log.
-fn put_aside(path: &Path, inode: u64) -> io::Result<Option<File>> {
+/// The rotated file with this inode.
+fn rotated(path: &Path, inode: u64) -> io::Result<Option<File>> {
     let Some(directory) = path.parent() else { return Ok(None) };
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -129,38 +127,38 @@ fn put_aside(path: &Path, inode: u64) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-fn last_lines(file: &mut File, inode: u64, length: u64) -> io::Result<(String, Place)> {
-    let (text, place) = read_at(file, Place { inode, offset: length.saturating_sub(MAX_PART_BYTES) })?;
+fn last_lines(file: &mut File, inode: u64, length: u64) -> io::Result<(String, Position)> {
+    let (text, place) = read_at(file, Position { inode, offset: length.saturating_sub(MAX_PART_BYTES) })?;
     let begins = text.rmatch_indices('\n').map(|(index, _)| index + 1).filter(|begin| *begin < text.len());
     let begin = begins.take(LAST_LINES).last().unwrap_or(0);
-    // With fewer lines than that, the first is whole only if nothing was left out before it.
+    // With fewer lines, the first one is complete only if the file was read from its beginning.
     let few = text[begin..].lines().count() < LAST_LINES;
     let begin = if few && length <= MAX_PART_BYTES { 0 } else { begin };
     Ok((text[begin..].to_owned(), place))
 }
 
-fn read_at(file: &mut File, place: Place) -> io::Result<(String, Place)> {
+fn read_at(file: &mut File, place: Position) -> io::Result<(String, Position)> {
     file.seek(SeekFrom::Start(place.offset))?;
     let mut bytes = Vec::new();
     file.take(MAX_PART_BYTES).read_to_end(&mut bytes)?;
-    // A letter whose rest is not written yet is left for the next time.
+    // An incomplete UTF-8 sequence at the end is read next time.
     if let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
     {
         bytes.truncate(error.valid_up_to());
     }
-    let place = Place { offset: place.offset + bytes.len() as u64, ..place };
+    let place = Position { offset: place.offset + bytes.len() as u64, ..place };
     Ok((String::from_utf8_lossy(&bytes).into_owned(), place))
 }
 
-impl Place {
-    fn parse(text: &str) -> Option<Place> {
+impl Position {
+    fn parse(text: &str) -> Option<Position> {
         let (inode, offset) = text.split_once('-')?;
-        Some(Place { inode: inode.parse().ok()?, offset: offset.parse().ok()? })
+        Some(Position { inode: inode.parse().ok()?, offset: offset.parse().ok()? })
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.inode, self.offset)
     }
@@ -196,8 +194,8 @@ mod tests {
         let (text, place) = read_now(&path, Some(place)).unwrap();
         assert_eq!(text, "three\n");
         assert_eq!(read_now(&path, Some(place)).unwrap(), (String::new(), place));
-        assert_eq!(Place::parse(&place.to_string()), Some(place));
-        assert!(Place::parse("../log").is_none());
+        assert_eq!(Position::parse(&place.to_string()), Some(place));
+        assert!(Position::parse("../log").is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use trellis_plan::{
-    Action, Call, Capabilities, Desired, Driver, DriverKind, Observation, Outcome, Rendering, Seen, Weight, Why,
+    Action, Call, Capabilities, Desired, Driver, DriverKind, Observation, ObservedSite, Outcome, Rendering, Weight, Why,
 };
 use trellis_spec::{self as spec, Federation, Name};
 
@@ -29,15 +29,15 @@ pub fn applied_as<'a>(
 
 /// The note in the report about a site that is not observed.
 pub fn not_observed(site: &Name) -> Why {
-    let text = format!("not observed: {NOT_APPLIED}; the plan assumes that nothing is there");
+    let text = format!("not observed: {NOT_APPLIED}; the plan assumes that the site is empty");
     Why { weight: Weight::Note, about: format!("site {site}"), text }
 }
 
-/// How a preview learns what is at a site.
+/// How a preview observes a site.
 pub enum Observer {
     /// From the driver of the applied site.
     Driver(Arc<dyn Driver>),
-    /// Nothing was ever made there.
+    /// No part was ever created there.
     Empty,
     /// The site may have parts of the federation, and is not observed for this reason.
     Unknown(&'static str),
@@ -72,18 +72,18 @@ impl Driver for PreviewDriver {
                 Box::pin(std::future::ready(Observation::Unreachable { why }))
             }
             Observer::Empty => {
-                let nothing = Seen { complete: true, ..Seen::default() };
-                Box::pin(std::future::ready(Observation::Seen(nothing)))
+                let empty = ObservedSite { complete: true, ..ObservedSite::default() };
+                Box::pin(std::future::ready(Observation::Reached(empty)))
             }
         }
     }
 
     fn apply<'a>(&'a self, _action: &'a Action) -> Call<'a, Outcome> {
-        let why = "a preview does nothing".to_owned();
+        let why = "a preview applies nothing".to_owned();
         Box::pin(std::future::ready(Outcome::Refused { why, retry: false }))
     }
 
-    fn preview(&self, federation: &Name, _site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
-        self.kind.render(federation, &self.site, wanted)
+    fn preview(&self, federation: &Name, _site: &Name, desired: &[Desired]) -> Vec<Rendering> {
+        self.kind.render(federation, &self.site, desired)
     }
 }

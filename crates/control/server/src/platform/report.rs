@@ -1,4 +1,4 @@
-//! What would be done for a document and why not more, as the API tells it. Nothing is done here, and nothing kept.
+//! Reports of plans for the API. Applies and stores nothing.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use similar::TextDiff;
 use trellis_api::{PlanReport, PlannedAction, SiteTemplate, Weight, Why};
 use trellis_clock::now_ms;
-use trellis_plan::{Action, Ledger, Observed, Planned, Preview, Rendering, Verb, Wanted, blueprints};
+use trellis_plan::{Action, DesiredState, Ledger, Observed, Planned, Preview, Rendering, Verb, blueprints};
 use trellis_spec::{Federation, Name, to_yaml};
 
 use super::Refusal;
@@ -28,24 +28,24 @@ pub async fn plan(shared: &Shared, document: Document, reveal: bool) -> Result<P
     let federation = Arc::new(document.federation);
     let before = view.as_ref().map(|view| view.document(reveal)).unwrap_or_default();
     let diff = diff(&before, &to_yaml(&shown(&federation, reveal)));
-    let wanted = Wanted::Federation(Arc::clone(&federation));
-    let mut report = preview(shared, &federation.name, wanted, view, reveal).await?;
+    let desired = DesiredState::Federation(Arc::clone(&federation));
+    let mut report = preview(shared, &federation.name, desired, view, reveal).await?;
     report.report.sort();
     report.promises_lost = federation.promises_lost();
     report.warnings = document.warnings;
     report.diff = diff;
-    Ok(told(report))
+    Ok(with_text(report))
 }
 
-/// What is to be done now for a federation as it is.
+/// The current plan of a federation.
 pub async fn current(shared: &Shared, view: View, reveal: bool) -> Result<PlanReport, Refusal> {
-    let wanted = match (&view.federation, view.leaving) {
-        (Some(federation), false) => Wanted::Federation(Arc::clone(federation)),
-        _ => Wanted::Gone(view.name.clone()),
+    let desired = match (&view.federation, view.leaving) {
+        (Some(federation), false) => DesiredState::Federation(Arc::clone(federation)),
+        _ => DesiredState::Deleted(view.name.clone()),
     };
-    let mut report = preview(shared, &view.name.clone(), wanted, Some(view.clone()), reveal).await?;
+    let mut report = preview(shared, &view.name.clone(), desired, Some(view.clone()), reveal).await?;
     report.promises_lost = view.federation.iter().flat_map(|federation| federation.promises_lost()).collect();
-    Ok(told(report))
+    Ok(with_text(report))
 }
 
 fn shown(federation: &Federation, reveal: bool) -> Cow<'_, Federation> {
@@ -55,22 +55,22 @@ fn shown(federation: &Federation, reveal: bool) -> Cow<'_, Federation> {
 async fn preview(
     shared: &Shared,
     name: &Name,
-    wanted: Wanted,
+    desired: DesiredState,
     view: Option<View>,
     reveal: bool,
 ) -> Result<PlanReport, Refusal> {
     let store = shared.registry.store(name);
     let ledger = match &view {
         Some(_) => {
-            let kept = store.read().await;
-            kept.map_err(|error| Refusal::Broken(error.to_string()))?.ledger
+            let stored = store.read().await;
+            stored.map_err(|error| Refusal::Broken(error.to_string()))?.ledger
         }
         None => Ledger::default(),
     };
     let sites: BTreeSet<Name> = ledger.applied.keys().map(|id| id.site.clone()).collect();
-    let federation = match &wanted {
-        Wanted::Federation(federation) => Some(federation.as_ref()),
-        Wanted::Gone(_) => None,
+    let federation = match &desired {
+        DesiredState::Federation(federation) => Some(federation.as_ref()),
+        DesiredState::Deleted(_) => None,
     };
     let remembered = shared.remember(name, federation, sites.clone()).await;
     let remembered = remembered.map_err(|error| Refusal::Broken(error.to_string()))?;
@@ -80,8 +80,10 @@ async fn preview(
         None => (shared.sites.drivers(None, &remembered), Vec::new()),
     };
     let fleet = Arc::new(PreviewFleet(view.as_ref().and_then(View::link_nodes)));
-    let controller = shared.controller(name, drivers, store, Shared::clock(), fleet);
-    let Preview { planned, observed } = controller.preview(&wanted, &ledger).await;
+    let mut controller = shared.controller(name, store, Shared::clock(), fleet);
+    controller.drivers = drivers;
+    controller.settings.run_metrics = view.as_ref().map(|view| view.runs.run_metrics()).unwrap_or_default();
+    let Preview { planned, observed } = controller.preview(&desired, &ledger).await;
     let renderings = federation
         .map(|federation| controller.render(&shown(federation, reveal), &observed, &ledger))
         .unwrap_or_default();
@@ -103,7 +105,7 @@ async fn preview(
     Ok(report)
 }
 
-/// Why something is made anew: what is to be otherwise about it, where that can be known.
+/// The changed fields of each part that is replaced, if the previous spec is known.
 fn reasons(
     before: &Federation,
     planned: &Planned,
@@ -114,10 +116,14 @@ fn reasons(
     let known = blueprints(before, observed, inventory, ledger, now_ms());
     let why = |action: &Action| {
         let Verb::Replace(desired) = &action.verb else { return None };
-        let running = observed.sighting(&desired.id).generation();
+        let running = observed.presence(&desired.id).generation();
         let text = match known.get(&desired.id).filter(|known| Some(known.generation) == running) {
-            Some(known) => format!("replaced, for another {}", differences(&known.spec, &desired.spec).join(", ")),
-            None => "replaced: it is of an earlier document, or was made by another version of this program".to_owned(),
+            Some(known) => {
+                format!("replaced because of changes: {}", differences(&known.spec, &desired.spec).join(", "))
+            }
+            None => {
+                "replaced: it was created from an earlier document or by another version of this program".to_owned()
+            }
         };
         Some(Why { weight: Weight::Note, about: desired.id.part.name(), text })
     };
@@ -148,26 +154,26 @@ fn diff(before: &str, after: &str) -> String {
     TextDiff::from_lines(before, after).unified_diff().header("now", "wanted").to_string()
 }
 
-/// The actions and the status, without the report, which is told apart.
+/// The actions and the status, without the report.
 fn planned_text(planned: &Planned) -> String {
     Planned { report: Vec::new(), ..planned.clone() }.to_string()
 }
 
-/// With all of it as people read it.
-fn told(report: PlanReport) -> PlanReport {
+/// Adds the report as text.
+fn with_text(report: PlanReport) -> PlanReport {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = match (&report.diff, report.exists) {
         (diff, false) => writeln!(text, "federation {} is new\n\n{diff}", report.federation),
         (diff, true) if diff.is_empty() => {
-            writeln!(text, "federation {}: its document stays as it is", report.federation)
+            writeln!(text, "federation {}: its document does not change", report.federation)
         }
         (diff, true) => writeln!(text, "federation {}: its document changes\n\n{diff}", report.federation),
     };
     text += &report.text;
     let whys = report.report.iter().map(|why| format!("{}: {}: {}", why.weight.word(), why.about, why.text));
     section(&mut text, "report", whys.collect());
-    section(&mut text, "promises that this runtime does not keep", report.promises_lost.clone());
+    section(&mut text, "guarantees that this runtime does not give", report.promises_lost.clone());
     section(&mut text, "warnings", report.warnings.clone());
     PlanReport { text, ..report }
 }

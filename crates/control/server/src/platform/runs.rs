@@ -1,4 +1,4 @@
-//! Runs of a federation: started, stopped, and what they say. Lists come from memory, the rest from the SuperLink.
+//! Runs of a federation: start, stop, rounds and logs. Lists are answered from memory, everything else from the SuperLink.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::superlink::{address, refusal, superlink};
 use super::view::View;
 use super::{Refusal, convert, submit};
 
-/// A part of a log is at most so long, and a line more.
+/// Maximum size of a part of a log, plus one line.
 const MAX_LOG_PART_BYTES: usize = 256 << 10;
-/// What is there already comes at once; after such a silence it has come.
-const SILENCE: Duration = Duration::from_millis(100);
-/// For the first of it, where nobody wants to wait for more.
-const FIRST_WORD: Duration = Duration::from_millis(400);
-/// How long somebody may wait for more.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// After this time without data, the existing log has been read.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(100);
+/// Timeout of the first data, if the caller does not wait for more.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(400);
+/// Timeout of a caller that waits for more.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn list(view: &View) -> Result<Vec<Run>, Refusal> {
     if address(view).is_some() && !view.runs.complete {
-        return Err(Refusal::NotNow(format!("the SuperLink of {} has not told of its runs yet", view.name)));
+        return Err(Refusal::NotNow(format!("the runs of the SuperLink of {} have not been read yet", view.name)));
     }
     Ok(view.runs.newest())
 }
 
-/// The stored runs of a federation that is gone, newest first; none: it never was, or was purged.
+/// The stored runs of a deleted federation, newest first; empty if it never existed or was purged.
 pub async fn past(shared: &Shared, name: &Name) -> Result<Vec<Run>, Refusal> {
     let runs = shared.stored_runs(name).await?.into_iter();
     Ok(runs.map(|run| convert::ended(run, "stopped", "the federation was deleted")).collect())
@@ -55,8 +55,8 @@ pub async fn start(shared: &Shared, view: &View, new: &NewRun, by: &str) -> Resu
     let id = superlink.start_run(submission.bundle.fab, submission.values).await.map_err(|error| refusal(&error))?;
     let run = Run { started_by: Some(by.to_owned()), ..ask(view, &superlink, id).await? };
     if let Err(error) = shared.registry.note_starter(&view.name, &run.id, by).await {
-        // The run has started: to refuse now would make the caller start another one.
-        tracing::error!(federation = %view.name, run = run.id, by, "who started the run cannot be stored: {error}");
+        // The run has started: an error would make the caller start another one.
+        tracing::error!(federation = %view.name, run = run.id, by, "the user who started the run cannot be stored: {error}");
     }
     shared.note_run(&view.name, run.clone()).await;
     Ok(run)
@@ -74,7 +74,7 @@ pub async fn stop(shared: &Shared, view: &View, id: &str) -> Result<Run, Refusal
     }
     let stopped = superlink.stop_run(number).await;
     let run = ask(view, &superlink, number).await?;
-    // One that ended meanwhile cannot be stopped, and that is as good.
+    // A run that ended in between needs no stop.
     if let (Err(error), true) = (stopped, run.state != RunState::Finished) {
         return Err(refusal(&error));
     }
@@ -86,7 +86,7 @@ pub async fn rounds(shared: &Shared, view: &View, id: &str, after: Option<u64>) 
     let number = number(view, id)?;
     let superlink = superlink(&shared.sites, view)?;
     if view.federation.as_ref().is_some_and(|federation| federation.runtime != Runtime::Trellis) {
-        // Flower's own keep no rounds.
+        // Flower's own SuperLinks store no rounds.
         ask(view, &superlink, number).await?;
         return Ok(TrainingRounds::default());
     }
@@ -98,14 +98,14 @@ pub async fn rounds(shared: &Shared, view: &View, id: &str, after: Option<u64>) 
     let reports = history.reports.iter().filter_map(|report| serde_json::from_str(report.get()).ok());
     let mut reports: Vec<TrainingReport> = reports.collect();
     if reports.is_empty() {
-        // Also for a run that is not there.
+        // Fails if the run does not exist.
         get(shared, view, id).await?;
     }
     reports.sort_by_key(|report| (report.round, report.kind != "round"));
     Ok(TrainingRounds { reports, more: history.more })
 }
 
-/// What the log of a run has after a place. `after` and `next` are moments, as the SuperLink counts them.
+/// The log of a run after a position. `after` and `next` are timestamps of the SuperLink.
 pub async fn log(shared: &Shared, view: &View, id: &str, after: &str, wait: bool) -> Result<LogPart, Refusal> {
     let number = number(view, id)?;
     let after_moment = match after {
@@ -113,16 +113,16 @@ pub async fn log(shared: &Shared, view: &View, id: &str, after: &str, wait: bool
         text => text.parse().ok().filter(|moment: &f64| moment.is_finite() && *moment >= 0.0).ok_or_else(|| {
             let detail = super::document::wrong(
                 "after",
-                format!("{text:?} is no place in a log"),
+                format!("{text:?} is not a position in a log"),
                 "use `next` of the part before",
             );
             super::document::invalid("the log cannot be read there", vec![detail])
         })?,
     };
     let superlink = superlink(&shared.sites, view)?;
-    // Its state before its log: of one that is over all has been written.
+    // The state is read before the log: the log of a finished run is complete.
     let over = ask(view, &superlink, number).await?.state == RunState::Finished;
-    let first = if wait { LONGEST_WAIT } else { FIRST_WORD };
+    let first = if wait { WAIT_TIMEOUT } else { FIRST_TIMEOUT };
     let mut stream = superlink.stream_logs(number, after_moment).await.map_err(|error| refusal(&error))?;
     let read = tokio::select! {
         read = read(&mut stream, first) => read.map_err(|error| refusal(&error))?,
@@ -136,15 +136,15 @@ pub async fn log(shared: &Shared, view: &View, id: &str, after: &str, wait: bool
 struct Read {
     text: String,
     latest: Option<f64>,
-    /// There was no more.
+    /// The stream ended.
     ended: bool,
 }
 
-/// Reads what is there, or comes within a while.
+/// Reads existing data and data that arrives before the timeout.
 async fn read(stream: &mut LogStream, first: Duration) -> Result<Read, Error> {
     let mut read = Read::default();
     while read.text.len() < MAX_LOG_PART_BYTES {
-        let limit = if read.latest.is_none() { first } else { SILENCE };
+        let limit = if read.latest.is_none() { first } else { IDLE_TIMEOUT };
         match tokio::time::timeout(limit, stream.next()).await {
             Ok(part) => match part? {
                 Some(part) => {
@@ -180,14 +180,14 @@ async fn ask(view: &View, superlink: &SuperLink, id: u64) -> Result<Run, Refusal
 }
 
 fn number(view: &View, id: &str) -> Result<u64, Refusal> {
-    // Only as it is told: otherwise one run had several names.
+    // Only the canonical form: a run has one name.
     id.parse().ok().filter(|number: &u64| number.to_string() == id).ok_or_else(|| unknown(view, id))
 }
 
-/// The SuperLink of a run that is known is gone.
+/// The SuperLink of a known run was deleted.
 pub fn without_log(federation: &str, id: &str) -> Refusal {
     Refusal::NotFound(format!(
-        "run {id} was on an earlier SuperLink of {federation}: its log went with that SuperLink, its result is kept"
+        "run {id} was on an earlier SuperLink of {federation}: its log was deleted with that SuperLink, its result is stored"
     ))
 }
 

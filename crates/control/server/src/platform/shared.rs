@@ -1,4 +1,4 @@
-//! What everybody in the platform works with: the registry, the drivers, what is known, and who keeps which federation.
+//! State shared by the whole platform: the registry, the drivers, the views, and the reconcile loop of each federation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,49 +7,49 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use trellis_api::Run;
-use trellis_plan::{Clock, Controller, Driver, Fleet, Settings, Store};
+use trellis_plan::{Clock, Controller, Fleet, RunMetrics, Settings, Store};
 use trellis_registry::{Registry, RegistryError};
 use trellis_spec::{Federation, Name};
 
 use super::clock::TokioClock;
-use super::keep;
+use super::reconcile::supervise;
 use super::sites::{Remembered, Sites};
 use super::view::Views;
 
-/// The version of our own program: what new processes will run.
+/// The version of our own program, which new processes run.
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
-/// A controller whose process was killed is followed by another after this long.
+/// After this time another controller can take over from one whose process was killed.
 const LEASE_MS: u64 = 10_000;
-/// It looks at least so often; what drivers notice by themselves wakes it before.
+/// Maximum delay between reconciles. Drivers wake the controller earlier if they notice a change.
 const INTERVAL_MS: u64 = 4_000;
 const SETTLE_MS: u64 = 20;
-/// While something starts: a federation is ready a moment after its last node.
-const WATCH_MS: u64 = 50;
-const PATIENCE_MS: u64 = 3_000;
-const MOST_ACTIONS_AT_ONCE: usize = 32;
-/// A pass that is under way when the platform stops is waited for: what it asked for would be in doubt.
-const STOP_PATIENCE: Duration = Duration::from_secs(8);
+/// While a part starts. Short, so that a federation is ready right after its last node.
+const POLL_MS: u64 = 50;
+const TIMEOUT_MS: u64 = 3_000;
+const MAX_CONCURRENT_ACTIONS: usize = 32;
+/// How long a stop waits for reconciles in progress: the outcome of an interrupted action would be unknown.
+const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub struct Shared {
     pub registry: Registry,
     pub sites: Sites,
     pub views: Views,
-    /// Whose leases they are.
+    /// The holder name of this process in leases.
     holder: String,
-    /// Who keeps which federation.
-    keepers: Mutex<BTreeMap<Name, JoinHandle<()>>>,
-    bells: Arc<Bells>,
+    /// The reconcile loop of each federation.
+    loops: Mutex<BTreeMap<Name, JoinHandle<()>>>,
+    wakers: Arc<Wakers>,
     stopping: watch::Sender<bool>,
 }
 
-/// The bells of all federations, for those who know when to ring one.
+/// Wakes the reconcile loops, by federation.
 #[derive(Default)]
-pub struct Bells(Mutex<BTreeMap<Name, Arc<Notify>>>);
+pub struct Wakers(Mutex<BTreeMap<Name, Arc<Notify>>>);
 
-impl Bells {
-    pub fn ring(&self, name: &Name) {
-        if let Some(bell) = self.all().get(name) {
-            bell.notify_one();
+impl Wakers {
+    pub fn wake(&self, name: &Name) {
+        if let Some(waker) = self.all().get(name) {
+            waker.notify_one();
         }
     }
 
@@ -63,41 +63,39 @@ impl Bells {
 }
 
 impl Shared {
-    pub fn new(registry: Registry, sites: Sites, bells: Arc<Bells>, holder: String) -> Arc<Shared> {
-        let (views, keepers, stopping) = (Views::new(), Mutex::default(), watch::Sender::new(false));
-        Arc::new(Shared { registry, sites, views, holder, keepers, bells, stopping })
+    pub fn new(registry: Registry, sites: Sites, wakers: Arc<Wakers>, holder: String) -> Arc<Shared> {
+        let (views, loops, stopping) = (Views::new(), Mutex::default(), watch::Sender::new(false));
+        Arc::new(Shared { registry, sites, views, holder, loops, wakers, stopping })
     }
 
-    /// Sees to it that somebody keeps a federation, and looks at it now.
-    pub fn attend(self: &Arc<Self>, name: &Name) {
-        let mut keepers = self.keepers();
+    /// Reconciles a federation now. Starts its loop if there is none.
+    pub fn reconcile(self: &Arc<Self>, name: &Name) {
+        let mut loops = self.loops();
         if *self.stopping.borrow() {
             return;
         }
-        if keepers.get(name).is_none_or(JoinHandle::is_finished) {
-            let bell = self.bells.of(name);
-            let task = tokio::spawn(keep::supervise(Arc::clone(self), name.clone(), bell));
-            keepers.insert(name.clone(), task);
+        if loops.get(name).is_none_or(JoinHandle::is_finished) {
+            let task = tokio::spawn(supervise(Arc::clone(self), name.clone(), self.wakers.of(name)));
+            loops.insert(name.clone(), task);
         }
-        self.bells.ring(name);
+        self.wakers.wake(name);
     }
 
-    /// Lets the keeper of a federation go of which nothing is left. `false`: there is a new one of the same name.
-    pub fn dismiss(&self, name: &Name) -> bool {
-        let mut keepers = self.keepers();
+    /// Forgets the loop of a deleted federation. `false`: there is a new federation of the same name.
+    pub fn release(&self, name: &Name) -> bool {
+        let mut loops = self.loops();
         if self.views.contains(name) {
             return false;
         }
-        keepers.remove(name);
-        self.bells.all().remove(name);
+        loops.remove(name);
+        self.wakers.all().remove(name);
         true
     }
 
-    /// Creates a controller for a federation with these drivers.
+    /// Creates a controller without drivers.
     pub fn controller(
         &self,
         name: &Name,
-        drivers: BTreeMap<Name, Arc<dyn Driver>>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         fleet: Arc<dyn Fleet>,
@@ -110,15 +108,15 @@ impl Shared {
             lease_ms: LEASE_MS,
             interval_ms: INTERVAL_MS,
             settle_ms: SETTLE_MS,
-            watch_ms: WATCH_MS,
-            patience_ms: PATIENCE_MS,
-            most_at_once: MOST_ACTIONS_AT_ONCE,
-            heard: self.views.get(name).map(|view| view.runs.heard()).unwrap_or_default(),
+            poll_ms: POLL_MS,
+            timeout_ms: TIMEOUT_MS,
+            max_concurrent_actions: MAX_CONCURRENT_ACTIONS,
+            run_metrics: RunMetrics::default(),
         };
-        Controller { drivers, store, clock, fleet: Some(fleet), settings }
+        Controller { drivers: BTreeMap::new(), store, clock, fleet: Some(fleet), settings }
     }
 
-    /// These sites as the last document had them that named them. Those of the document need not be looked up.
+    /// The given sites as the last document that named them had them. Empty if the current document names them all.
     pub async fn remember(
         &self,
         name: &Name,
@@ -134,45 +132,45 @@ impl Shared {
         Ok(sites.into_iter().map(|site| (site.clone(), kept.remove(&site))).collect())
     }
 
-    /// Who started which run, by its id. Without the registry nobody is known.
+    /// The users who started runs, by run id. Empty if the registry fails.
     pub async fn starters(&self, name: &Name) -> BTreeMap<String, String> {
         self.registry.starters(name).await.unwrap_or_else(|error| {
-            tracing::error!(federation = %name, "who started its runs cannot be read: {error}");
+            tracing::error!(federation = %name, "the users who started its runs cannot be read: {error}");
             BTreeMap::new()
         })
     }
 
-    /// Notes a run, and stores it if it is new or in another state.
+    /// Notes a run, and stores it if the run is new or its state changed.
     pub async fn note_run(&self, name: &Name, run: Run) {
         let Some(run) = self.views.note_run(name, run) else { return };
         let text = serde_json::to_string(&run).expect("a run is plain data");
-        let kept = self.registry.keep_run(name, &run.id, (run.submitted_at * 1000.0) as u64, text).await;
+        let kept = self.registry.store_run(name, &run.id, (run.submitted_at * 1000.0) as u64, text).await;
         if let Err(error) = kept {
             tracing::error!(federation = %name, run = run.id, "the run cannot be stored: {error}");
         }
     }
 
-    /// The stored runs of a federation, newest first; it may be gone.
+    /// The stored runs of a federation, which may be deleted; newest first.
     pub async fn stored_runs(&self, name: &Name) -> Result<Vec<Run>, RegistryError> {
         let texts = self.registry.runs(name).await?;
-        // A run that another version stored in another form is no loss.
+        // Runs that another version stored in another form are ignored.
         Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
     }
 
-    /// Adds the stored runs to what is known of a federation.
+    /// Adds the stored runs to the view of a federation.
     pub async fn recall(&self, name: &Name) -> Result<(), RegistryError> {
         self.views.recall(name, self.stored_runs(name).await?);
         Ok(())
     }
 
-    /// A clock that nothing wakes, for who looks once.
+    /// A clock that is never woken, for a single reconcile.
     pub fn clock() -> Arc<dyn Clock> {
-        Arc::new(TokioClock { bell: Arc::default() })
+        Arc::new(TokioClock { wake: Arc::default() })
     }
 
     /// Resolves when the platform stops.
     pub async fn stopped(&self) {
-        // The sender is in `self`, so that it cannot be gone.
+        // Cannot fail: `self` owns the sender.
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 
@@ -182,25 +180,25 @@ impl Shared {
 
     pub async fn stop(&self) {
         self.stopping.send_replace(true);
-        let keepers = std::mem::take(&mut *self.keepers());
-        let until = tokio::time::Instant::now() + STOP_PATIENCE;
-        for (name, mut task) in keepers {
+        let loops = std::mem::take(&mut *self.loops());
+        let until = tokio::time::Instant::now() + STOP_TIMEOUT;
+        for (name, mut task) in loops {
             if tokio::time::timeout_at(until, &mut task).await.is_err() {
-                tracing::warn!(federation = %name, "its controller did not stop in time, and is left where it stands");
+                tracing::warn!(federation = %name, "its controller did not stop within the timeout and is aborted");
                 task.abort();
             }
         }
     }
 
-    /// Ends everybody where they stand, as a crash would.
+    /// Aborts all loops, as a crash would.
     pub fn abandon(&self) {
         self.stopping.send_replace(true);
-        for keeper in self.keepers().values() {
-            keeper.abort();
+        for task in self.loops().values() {
+            task.abort();
         }
     }
 
-    fn keepers(&self) -> MutexGuard<'_, BTreeMap<Name, JoinHandle<()>>> {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn loops(&self) -> MutexGuard<'_, BTreeMap<Name, JoinHandle<()>>> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

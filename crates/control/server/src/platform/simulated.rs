@@ -1,5 +1,5 @@
-//! Sites that are not there, in real time: for trying the control plane out, and for measuring it with more nodes than a
-//! machine can hold. What happens at them is decided by `trellis_plan::simulated::World`.
+//! Simulated sites in real time: for trying the control plane out, and for measuring it with more nodes than a machine can hold. Their
+//! behaviour is that of `trellis_plan::simulated::World`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trellis_clock::now_ms;
 use trellis_plan::simulated::World;
-use trellis_plan::{Action, Call, Capabilities, Driver, Millis, Observation, OpenDriver, Outcome, Sighting};
+use trellis_plan::{Action, Call, Capabilities, Driver, Millis, Observation, OpenDriver, Outcome, Presence};
 use trellis_spec::{Name, Site};
 
-/// As the local driver has it.
+/// As in the local driver.
 const MODELS: &str = "models";
 
 /// A world for each federation. It outlives a platform, as real sites do.
@@ -22,31 +22,31 @@ pub struct SimulatedSites {
 }
 
 impl SimulatedSites {
-    /// Things happen so many times faster than they would: what starts takes 0.5 to 8 s at speed 1.
+    /// `speed`: the acceleration of time. At speed 1 a start takes 0.5 to 8 s.
     pub fn new(speed: u32) -> Arc<SimulatedSites> {
         let speed = u64::from(speed.max(1));
         Arc::new(SimulatedSites { begun_ms: now_ms(), speed, worlds: Mutex::default() })
     }
 
-    /// The world of a federation, for who wants to see it, or to let something happen in it.
+    /// The world of a federation, for tests that inspect or change it.
     pub fn world(&self, federation: &Name) -> Arc<Mutex<World>> {
         let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
         let seed = federation.as_str().bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31) + u64::from(byte));
         Arc::clone(worlds.entry(federation.clone()).or_insert_with(|| Arc::new(Mutex::new(World::new(seed, [])))))
     }
 
-    /// What time it is in the worlds.
+    /// The time in the worlds.
     fn world_ms(&self) -> Millis {
         self.begun_ms + now_ms().saturating_sub(self.begun_ms) * self.speed
     }
 
-    /// When something that happened in a world was.
+    /// The real time of a time in the worlds.
     fn real_ms(&self, world_ms: Millis) -> Millis {
         self.begun_ms + world_ms.saturating_sub(self.begun_ms) / self.speed
     }
 }
 
-/// The driver port on them.
+/// The driver port on simulated sites.
 pub struct SimulatedDriver {
     pub sites: Arc<SimulatedSites>,
     /// The state directory of the control plane.
@@ -83,9 +83,9 @@ impl Driver for SimulatedDriver {
         Box::pin(async move {
             let world = self.sites.world(federation);
             let mut observation = current(&world, site, self.sites.world_ms()).observe(federation, site);
-            if let Observation::Seen(seen) = &mut observation {
-                for sighting in seen.resources.values_mut() {
-                    if let Sighting::Present { facts, .. } = sighting {
+            if let Observation::Reached(seen) = &mut observation {
+                for presence in seen.resources.values_mut() {
+                    if let Presence::Present { facts, .. } = presence {
                         facts.since_ms = self.sites.real_ms(facts.since_ms);
                     }
                 }

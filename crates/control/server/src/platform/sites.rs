@@ -1,47 +1,51 @@
-//! The registry of drivers: which driver makes things exist at a site, and what is known about them beside what the driver
-//! port tells.
+//! The registry of drivers, and the drivers of sites.
 //!
-//! A new driver has its line in [`DRIVERS`], and nothing else in the platform.
+//! A new driver needs one line in [`DRIVERS`], and nothing else in the platform.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
 use trellis_api::Detail;
-use trellis_plan::{Driver, DriverContext, DriverKind, OpenDriver, ResourceId, Why};
+use trellis_plan::{Driver, DriverContext, DriverKind, DriverRetries, OpenDriver, ResourceId, Why};
 use trellis_spec::{self as spec, Federation, Name, SiteConfig};
 
 use super::document::wrong;
 use super::preview::{self, NO_SERVER, NOT_APPLIED, Observer, PreviewDriver};
-use super::shared::Bells;
+use super::shared::Wakers;
 use super::simulated::{SimulatedDriver, SimulatedSites};
 use super::view::View;
 use super::{PlatformSettings, StartError};
 
-/// The drivers of the program. The first one serves sites without a kind.
-const DRIVERS: [&dyn DriverKind; 3] =
-    [&trellis_driver_local::Local, &trellis_driver_one::OpenNebula, &trellis_driver_kube::Kubernetes];
+/// All drivers. The first one is for sites without a kind.
+const DRIVERS: &[&dyn DriverKind] = &[
+    &trellis_driver_local::Local,
+    #[cfg(feature = "opennebula")]
+    &trellis_driver_one::OpenNebula,
+    #[cfg(feature = "kubernetes")]
+    &trellis_driver_kube::Kubernetes,
+];
 
-/// Lets documents name the sites of all drivers.
+/// Registers the site kinds of all drivers with the parser of documents.
 pub fn register_site_kinds() {
     DRIVERS.iter().for_each(|driver| driver.site_kind().register());
 }
 
-/// The command that copies a directory of a coordinator at a site to this machine; `None`: it is on this machine.
+/// The command that copies a directory of a coordinator to this machine; `None` if it is on this machine.
 pub fn copy_command(site: &SiteConfig, host: &str, directory: &str) -> Option<String> {
-    of_kind(&DRIVERS, site.kind())?.copy_command(site, host, directory)
+    of_kind(DRIVERS, site.kind())?.copy_command(site, host, directory)
 }
 
 fn of_kind(drivers: &[&'static dyn DriverKind], kind: &str) -> Option<&'static dyn DriverKind> {
     drivers.iter().copied().find(|driver| driver.site_kind().name == kind)
 }
 
-/// Who makes things exist.
+/// Which drivers the platform uses.
 #[derive(Debug, Clone)]
 pub enum SiteDrivers {
-    /// The driver that each site names.
+    /// The driver of the kind of each site.
     Real(Vec<&'static dyn DriverKind>),
-    /// All sites are simulated, whatever they name.
+    /// Simulates all sites, of any kind.
     Simulated(Arc<SimulatedSites>),
 }
 
@@ -53,12 +57,12 @@ impl Default for SiteDrivers {
 
 pub struct Sites {
     drivers: Vec<&'static dyn DriverKind>,
-    /// By kind; empty: sites can be planned, not observed.
+    /// By kind; empty if sites can only be planned, not observed.
     open: BTreeMap<&'static str, Arc<dyn OpenDriver>>,
     is_simulated: bool,
 }
 
-/// Sites where something may be, as the last document had them that named them; `None`: none that was kept.
+/// Sites where parts may exist, from the last document that had them; `None`: not stored.
 pub type Remembered = BTreeMap<Name, Option<spec::Site>>;
 
 impl Sites {
@@ -72,8 +76,8 @@ impl Sites {
         Sites { drivers, open: BTreeMap::new(), is_simulated: false }
     }
 
-    /// `bells` are rung when a driver notices something by itself.
-    pub fn open(settings: &PlatformSettings, bells: Arc<Bells>) -> Result<Sites, StartError> {
+    /// `wakers`: for drivers that notice a change.
+    pub fn open(settings: &PlatformSettings, wakers: Arc<Wakers>) -> Result<Sites, StartError> {
         match &settings.sites {
             SiteDrivers::Simulated(sites) => {
                 let (sites, directory) = (Arc::clone(sites), settings.directory.clone());
@@ -86,12 +90,13 @@ impl Sites {
                 let trust = Arc::new(OnceLock::new());
                 for driver in drivers {
                     let kind = driver.site_kind().name;
-                    let bells = Arc::clone(&bells);
+                    let wakers = Arc::clone(&wakers);
                     let context = DriverContext {
                         directory: settings.directory.clone(),
                         program: settings.program.clone(),
-                        wake: Arc::new(move |federation: &Name| bells.ring(federation)),
+                        wake: Arc::new(move |federation: &Name| wakers.wake(federation)),
                         trust: trust_elsewhere(kind, &trust),
+                        retries: DriverRetries::DEFAULT,
                     };
                     let open = driver.open(context).map_err(|source| StartError::Driver { kind, source })?;
                     sites.open.insert(kind, open);
@@ -103,12 +108,13 @@ impl Sites {
         }
     }
 
-    /// The drivers of a federation's sites, and of those that left its document while something may still be there.
+    /// The drivers of a federation's sites, and of sites that were removed from its document but may have parts.
     pub fn drivers(&self, federation: Option<&Federation>, remembered: &Remembered) -> BTreeMap<Name, Arc<dyn Driver>> {
         let named = federation.iter().flat_map(|federation| &federation.sites);
         let named = named.map(|site| (site.name.clone(), site.clone()));
-        let left = remembered.iter().map(|(name, site)| (name.clone(), site.clone().unwrap_or_else(|| unkept(name))));
-        let all = left.chain(named);
+        let removed =
+            remembered.iter().map(|(name, site)| (name.clone(), site.clone().unwrap_or_else(|| not_stored(name))));
+        let all = removed.chain(named);
         all.filter_map(|(name, site)| Some((name, self.driver(&site)?))).collect()
     }
 
@@ -126,7 +132,7 @@ impl Sites {
         for site in &federation.sites {
             let Some(kind) = of_kind(&self.drivers, site.config.kind()) else { continue };
             let (is_here, is_known) = (site.config.traits().on_this_machine, known.contains(&site.name));
-            // Simulated sites and this machine have only what this server started.
+            // Simulated sites and this machine only have parts that this server created.
             let observed = match self.is_simulated || is_here {
                 true => self.driver(site),
                 false => preview::applied_as(kind, site, applied).and_then(|applied| self.driver(applied)),
@@ -145,7 +151,7 @@ impl Sites {
         (drivers, notes)
     }
 
-    /// The driver of a site as a document has it; `None`: there is none of its kind.
+    /// The driver of a site; `None` if there is none of its kind.
     fn driver(&self, site: &spec::Site) -> Option<Arc<dyn Driver>> {
         match self.open.get(site.config.kind()) {
             Some(open) => Some(Arc::clone(open).site(site)),
@@ -175,7 +181,7 @@ impl Sites {
         self.driver_of_part(view, id)?.log_path(id)
     }
 
-    /// Says where the log of a part is that is not on this machine.
+    /// Describes where the log of a part is, if it is not on this machine.
     pub async fn describe_log(&self, view: &View, id: &ResourceId) -> String {
         match self.driver_of_part(view, id) {
             Some(driver) => driver.describe_log(site_of(view, &id.site), id).await,
@@ -183,10 +189,10 @@ impl Sites {
         }
     }
 
-    /// The driver that made a part; without one, that of the document.
+    /// The driver that created a part, or else the driver of its site in the document.
     fn driver_of_part(&self, view: &View, id: &ResourceId) -> Option<&Arc<dyn OpenDriver>> {
-        let made = self.open.values().find(|driver| driver.has_parts(&id.federation, &id.site));
-        made.or_else(|| self.open.get(site_of(view, &id.site)?.config.kind()))
+        let creator = self.open.values().find(|driver| driver.has_parts(&id.federation, &id.site));
+        creator.or_else(|| self.open.get(site_of(view, &id.site)?.config.kind()))
     }
 
     /// Where the coordinator of a federation saves models; `None`: not on this machine.
@@ -208,7 +214,7 @@ impl Sites {
         self.coordinator(federation)?.token_path(&federation.name)
     }
 
-    /// What makes the coordinator exist.
+    /// The driver of the coordinator.
     fn coordinator(&self, federation: &Federation) -> Option<&Arc<dyn OpenDriver>> {
         let site = federation.sites.get(federation.coordinator.site)?;
         self.open.get(site.config.kind())
@@ -217,7 +223,7 @@ impl Sites {
 
 type OpenDrivers = Vec<(&'static str, Weak<dyn OpenDriver>)>;
 
-/// Nodes of each kind of site trust the coordinators of the others. The drivers are not kept open by it.
+/// Finds the authorities of coordinators at sites of other kinds. Holds weak references, so that it does not keep drivers open.
 fn trust_elsewhere(own: &'static str, drivers: &Arc<OnceLock<OpenDrivers>>) -> trellis_plan::TrustElsewhere {
     let drivers = Arc::clone(drivers);
     Arc::new(move |federation: &Name| {
@@ -231,7 +237,7 @@ fn site_of<'a>(view: &'a View, name: &Name) -> Option<&'a spec::Site> {
 }
 
 /// Sites removed before the registry stored sites were all local.
-fn unkept(name: &Name) -> spec::Site {
+fn not_stored(name: &Name) -> spec::Site {
     let (config, link) = (SiteConfig::default(), spec::Link::Direct);
     spec::Site { name: name.clone(), config, max_nodes: None, link, idle_timeout: None }
 }

@@ -1,20 +1,20 @@
-//! From a run that somebody asks for to what is sent to the SuperLink, with what the document says about all runs.
+//! Builds the submission to the SuperLink from a requested run and the training defaults of the document.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trellis_api::{Bundle, Detail, NewRun, Scalar};
+use trellis_diagnostic::Diagnostic;
 use trellis_digest::sha256_hex;
 use trellis_spec::{ConfigTemplate, Federation, Runtime, ScalingPolicy};
-use trellis_train::settings::Problem;
-use trellis_train::submit::{Given, NATIVE, Place, Request, Source, Submission, prepare};
+use trellis_train::submit::{Given, Location, NATIVE, Request, Source, Submission, prepare};
 use trellis_wire::fab::MAX_BUNDLE_BYTES;
 
 use super::Refusal;
 use super::document::{invalid, wrong};
 
-/// Makes of a request what is sent, or tells everything that is wrong with it.
+/// Builds the submission, or returns all problems of the request.
 pub fn submission(federation: &Federation, new: &NewRun) -> Result<Submission, Refusal> {
     let refused = |problems: Vec<Detail>| invalid("the run cannot be started", problems);
     let source = source(new).map_err(|detail| refused(vec![detail]))?;
@@ -28,7 +28,7 @@ pub fn submission(federation: &Federation, new: &NewRun) -> Result<Submission, R
         source,
         given: given.collect(),
         defaults: defaults.collect::<BTreeMap<_, _>>(),
-        place: Place::There { nodes: Some(expected_nodes(federation)) },
+        location: Location::SuperLink { nodes: Some(expected_nodes(federation)) },
     };
     let submission = prepare(request).map_err(|problems| refused(problems.into_iter().map(detail).collect()))?;
     if submission.training.is_some() && federation.runtime != Runtime::Trellis {
@@ -57,9 +57,9 @@ fn source(new: &NewRun) -> Result<Source, Detail> {
     }
 }
 
-/// The bytes of a bundle, if they are those that were meant.
+/// The bytes of a bundle, if their digest is right.
 fn content(bundle: &Bundle) -> Result<Vec<u8>, Detail> {
-    // Four letters for three bytes.
+    // Base64 has four characters for three bytes.
     if bundle.content.len() / 4 > MAX_BUNDLE_BYTES / 3 + 1 {
         let what = format!("it has more than {MAX_BUNDLE_BYTES} bytes");
         return Err(wrong("bundle.content", what, "leave out files that the nodes do not need"));
@@ -70,12 +70,12 @@ fn content(bundle: &Bundle) -> Result<Vec<u8>, Detail> {
     let found = sha256_hex(&content);
     if !bundle.sha256.eq_ignore_ascii_case(&found) {
         let what = format!("the SHA-256 of the content is {found}");
-        return Err(wrong("bundle.sha256", what, "it was damaged on its way: send it again"));
+        return Err(wrong("bundle.sha256", what, "it was damaged in transit: send it again"));
     }
     Ok(content)
 }
 
-/// Nodes that are to come, and take work.
+/// Number of desired nodes that are not drained.
 fn expected_nodes(federation: &Federation) -> usize {
     let pool = |pool: &trellis_spec::Pool| match &pool.scaling {
         Some(scaling) => match scaling.policy {
@@ -94,7 +94,7 @@ fn text(value: &Scalar) -> String {
     match value {
         Scalar::Bool(truth) => truth.to_string(),
         Scalar::Int(number) => number.to_string(),
-        // A whole one keeps its point, so that it stays a float.
+        // Whole numbers keep their decimal point, so that they stay floats.
         Scalar::Float(number) => format!("{number:?}"),
         Scalar::Text(text) => text.clone(),
     }
@@ -109,7 +109,7 @@ fn template(value: &ConfigTemplate) -> String {
     }
 }
 
-fn detail(Problem { place, what, advice }: Problem) -> Detail {
+fn detail(Diagnostic { place, what, advice, .. }: Diagnostic) -> Detail {
     wrong(&place, what, advice)
 }
 
@@ -152,7 +152,7 @@ mod tests {
             (NewRun::default(), "app", "neither an app nor a bundle"),
             (NewRun { app: Some("native:mlp".to_owned()), ..bundle("", "") }, "app", "a bundle too"),
             (app("mlp"), "app", "no app of this program"),
-            (app("native:mpl"), "app", "there is no app native:mpl"),
+            (app("native:mpl"), "app", "there is no built-in app native:mpl"),
             (bundle("!", ""), "bundle.content", "not Base64"),
             (
                 bundle("aGVsbG8=", "00"),

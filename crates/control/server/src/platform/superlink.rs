@@ -1,11 +1,11 @@
-//! The SuperLink of a federation: where it is, how it is called, and what its refusals mean here.
+//! The SuperLink of a federation: its address, its client, and the meaning of its errors.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use trellis_api::Connection;
 use trellis_client::fleet::Transport;
-use trellis_client::{Error, Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{Error, Security, SuperLink, Target, Timeouts, Trust};
 use trellis_spec::{Runtime, Tls};
 use trellis_wire::token::Token;
 
@@ -13,28 +13,28 @@ use super::Refusal;
 use super::sites::Sites;
 use super::view::View;
 
-/// The Control API of Flower's own SuperLinks is on HTTP from here on, and on gRPC before.
+/// From this release on, Flower's own SuperLinks serve the Control API over HTTP; before, over gRPC.
 const FIRST_HTTP_MINOR: u16 = 37;
-/// It is near, and whoever asks waits.
-const CONNECT: Duration = Duration::from_secs(3);
-const ANSWER: Duration = Duration::from_secs(20);
+/// Short, because a caller waits.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Everything that is needed to call it.
+/// Everything that is needed to call a SuperLink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     address: String,
-    /// It is one of ours, and tells more than Flower's own do.
+    /// One of ours, which has more calls than Flower's own.
     pub is_ours: bool,
     transport: Transport,
     plaintext: bool,
-    /// `None`: whom the system trusts.
+    /// `None`: the authorities of the system.
     trust: Option<PathBuf>,
-    /// Where the token of its first administrator is, if it asks who calls.
+    /// The file with the token of its first administrator, if it requires accounts.
     token: Option<PathBuf>,
 }
 
 impl Endpoint {
-    /// `None`: it was not seen to serve, or cannot be called from here.
+    /// `None`: it does not serve, or cannot be called from here.
     pub fn of(sites: &Sites, view: &View) -> Option<Endpoint> {
         view.coordinator().filter(|coordinator| coordinator.phase == "ready")?;
         let federation = view.federation.as_deref()?;
@@ -58,15 +58,15 @@ impl Endpoint {
             (Some(path), false) => Security::Tls(Trust::bundle(path).map_err(|error| broken(error.to_string()))?),
             (None, false) => Security::Tls(Trust::system().map_err(|error| broken(error.to_string()))?),
         };
-        // One that asks nobody who he is writes no token.
+        // A SuperLink without accounts writes no token.
         let token = self.token.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         let token = token.and_then(|text| Token::parse(&text).ok());
-        let patience = Patience { connect: CONNECT, answer: ANSWER, ..Patience::default() };
-        Ok(SuperLink::new(Target { host, port, security, token }).with_patience(patience).over(self.transport))
+        let timeouts = Timeouts { connect: CONNECT_TIMEOUT, answer: ANSWER_TIMEOUT, ..Timeouts::default() };
+        Ok(SuperLink::new(Target { host, port, security, token }).with_timeouts(timeouts).over(self.transport))
     }
 }
 
-/// Where calls about runs go, and how, as it was last seen.
+/// The last observed address for calls about runs, and its transport.
 pub fn address(view: &View) -> Option<(String, Transport)> {
     let addresses = &view.coordinator()?.addresses;
     match view.federation.as_deref()?.runtime {
@@ -95,16 +95,16 @@ fn not_serving(view: &View) -> Refusal {
     let (name, message) = (&view.name, &view.summary.message);
     match view.coordinator() {
         Some(coordinator) if coordinator.phase == "ready" => Refusal::Refused(format!(
-            "the SuperLink of {name} has no HTTP API, so that its runs cannot be seen or changed from here"
+            "the SuperLink of {name} has no HTTP API, so that its runs cannot be listed or changed from here"
         )),
         Some(coordinator) if !coordinator.phase.is_empty() => {
             Refusal::NotNow(format!("the coordinator of {name} is {}: {message}", coordinator.phase))
         }
-        _ => Refusal::NotNow(format!("the coordinator of {name} is not there yet: {message}")),
+        _ => Refusal::NotNow(format!("the coordinator of {name} does not exist yet: {message}")),
     }
 }
 
-/// What a call without a good answer means for who asked us.
+/// The meaning of a failed call for our caller.
 pub fn refusal(error: &Error) -> Refusal {
     match error {
         Error::Refused { detail, status, .. } if *status != 503 => Refusal::Refused(detail.clone()),
@@ -122,7 +122,7 @@ fn advertised_at(address: &str, host: &str) -> String {
     }
 }
 
-/// How users reach a federation.
+/// Connection of users to a federation.
 pub async fn connection(sites: &Sites, view: &View) -> Result<Connection, Refusal> {
     let name = &view.name;
     let coordinator = view.coordinator().filter(|coordinator| coordinator.addresses != Default::default());

@@ -1,7 +1,5 @@
-//! What is known of each federation, in memory: reads are answered from here, and nobody is asked. What changes is told to
-//! whoever listens, in the order in which it was noted.
-//!
-//! Knows nothing of who finds these things out.
+//! The views: the known state of each federation, in memory. All reads are answered from here. Changes are published as events, in
+//! the order in which they were recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,8 +13,8 @@ use trellis_spec::{Federation, Name, to_yaml};
 use super::book::RunBook;
 use super::mask::mask;
 
-/// Events that a slow listener may be behind before it misses some.
-const MAX_EVENTS_BEHIND: usize = 1024;
+/// Events that a slow receiver can lag behind before it misses some.
+const MAX_EVENT_LAG: usize = 1024;
 
 /// One federation. Cheap to clone.
 #[derive(Clone)]
@@ -24,39 +22,39 @@ pub struct View {
     pub name: Name,
     /// Canonical YAML.
     pub document: Arc<str>,
-    /// Of one that is leaving: the last document, if it can still be read.
+    /// While it is being deleted: the last document, if it can be parsed.
     pub federation: Option<Arc<Federation>>,
     pub revision: u64,
     pub changed_ms: Millis,
     pub leaving: bool,
     pub decided: Option<Decided>,
-    /// Why nobody looks after it.
-    pub trouble: Option<String>,
+    /// Why the last reconcile failed.
+    pub failure: Option<String>,
     pub runs: Arc<RunBook>,
-    /// Nodes that the SuperLink has, as last heard.
+    /// Nodes of the SuperLink, as last observed.
     pub link: Option<Arc<[LinkNode]>>,
-    /// Nodes that joined from elsewhere and are kept from new work.
+    /// Joined nodes that users drained, by SuperLink id.
     pub drained: Arc<BTreeSet<String>>,
     pub summary: Arc<FederationSummary>,
 }
 
-/// What was seen and decided last.
+/// Result of the last reconcile.
 #[derive(Clone, PartialEq)]
 pub struct Decided {
     /// Without the nodes.
     pub status: Arc<Status>,
     pub nodes: Arc<Vec<Node>>,
-    /// Of the document for which it was decided, at least.
+    /// Revision of the document, at least.
     pub revision: u64,
-    /// Something may be there.
+    /// Sites where parts may exist.
     pub sites: Arc<BTreeSet<Name>>,
 }
 
 impl View {
     pub fn new(entry: Entry) -> View {
-        let federation = match entry.wanted {
-            trellis_plan::Wanted::Federation(federation) => Some(federation),
-            trellis_plan::Wanted::Gone(_) => None,
+        let federation = match entry.desired {
+            trellis_plan::DesiredState::Federation(federation) => Some(federation),
+            trellis_plan::DesiredState::Deleted(_) => None,
         };
         let leaving = federation.is_none();
         let last = || trellis_spec::read(&entry.document, entry.name.as_str()).ok()?.pop().map(Arc::new);
@@ -67,14 +65,14 @@ impl View {
             changed_ms: entry.changed_ms,
             leaving,
             decided: None,
-            trouble: None,
+            failure: None,
             runs: Arc::default(),
             link: None,
             drained: Arc::default(),
             summary: Arc::new(empty_summary(&entry.name)),
             name: entry.name,
         };
-        // What was told last may be of an earlier revision: it is shown, and counts for nothing.
+        // The stored status may be of an earlier revision: it is shown, but does not determine the state.
         view.decided = entry.status.map(|status| Decided::new(status, 0, BTreeSet::new()));
         view.summary = Arc::new(view.summarize());
         view
@@ -98,20 +96,20 @@ impl View {
         }
     }
 
-    /// Nodes that the SuperLink has, and whether users keep them from new work.
+    /// Nodes of the SuperLink, with the drains of users.
     pub fn link_nodes(&self) -> Option<Arc<[LinkNode]>> {
         let drained = |node: &LinkNode| self.drained.contains(&node.id);
         let nodes = self.link.as_ref()?.iter();
         Some(nodes.map(|node| LinkNode { drained: drained(node), ..node.clone() }).collect())
     }
 
-    /// The node of this name or id that joined from elsewhere.
+    /// The joined node with this name or id.
     pub fn joined(&self, node: &str) -> Option<&Node> {
-        let is_meant = |each: &&Node| each.joined && (each.name == node || each.id.as_deref() == Some(node));
-        self.decided.as_ref()?.nodes.iter().find(is_meant)
+        let matches = |each: &&Node| each.joined && (each.name == node || each.id.as_deref() == Some(node));
+        self.decided.as_ref()?.nodes.iter().find(matches)
     }
 
-    /// The coordinator serves, as far as anybody knows.
+    /// Status of the coordinator, if known.
     pub fn coordinator(&self) -> Option<&trellis_plan::CoordinatorStatus> {
         self.decided.as_ref().map(|decided| &decided.status.coordinator)
     }
@@ -135,10 +133,10 @@ impl View {
     }
 
     fn state(&self) -> (State, String) {
-        if let Some(trouble) = &self.trouble {
-            return (State::Stalled, trouble.clone());
+        if let Some(failure) = &self.failure {
+            return (State::Stalled, failure.clone());
         }
-        let Some(decided) = &self.decided else { return (State::New, "nobody has looked at it yet".to_owned()) };
+        let Some(decided) = &self.decided else { return (State::New, "not observed yet".to_owned()) };
         let status = &decided.status;
         let (state, condition) = match status {
             status if status.stalled.met => (State::Stalled, &status.stalled),
@@ -148,7 +146,7 @@ impl View {
         };
         match state {
             _ if self.leaving => (State::Leaving, condition.message.clone()),
-            // What was decided is about an earlier document.
+            // The status is about an earlier document.
             _ if decided.revision < self.revision => (State::Reconciling, "the document is new".to_owned()),
             state => (state, condition.message.clone()),
         }
@@ -175,15 +173,15 @@ impl View {
         }
     }
 
-    /// Whether somebody who listens would see a difference.
+    /// Whether a change is worth an event.
     fn differs(&self, other: &View) -> bool {
-        let told = |view: &View| {
+        let published = |view: &View| {
             let decided = view.decided.as_ref();
             (decided.map(|decided| Arc::clone(&decided.status)), decided.map(|decided| Arc::clone(&decided.nodes)))
         };
-        let ((status, nodes), (other_status, other_nodes)) = (told(self), told(other));
+        let ((status, nodes), (other_status, other_nodes)) = (published(self), published(other));
         let same_status = match (&status, &other_status) {
-            // Another moment alone is no news.
+            // The time alone is no change.
             (Some(status), Some(other)) => {
                 Arc::ptr_eq(status, other) || Status { at_ms: other.at_ms, ..Status::clone(status) } == **other
             }
@@ -202,7 +200,7 @@ impl Decided {
     }
 }
 
-/// By pool and number: `a-2` comes before `a-10`.
+/// By pool and index: `a-2` comes before `a-10`.
 fn place(node: &Node) -> (&str, u32, &str) {
     let index = node.name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
     (&node.pool, index.unwrap_or(u32::MAX), &node.site)
@@ -246,7 +244,7 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// All of them.
+/// The views of all federations.
 pub struct Views {
     views: RwLock<BTreeMap<Name, View>>,
     events: broadcast::Sender<Arc<Event>>,
@@ -254,7 +252,7 @@ pub struct Views {
 
 impl Views {
     pub fn new() -> Views {
-        Views { views: RwLock::default(), events: broadcast::channel(MAX_EVENTS_BEHIND).0 }
+        Views { views: RwLock::default(), events: broadcast::channel(MAX_EVENT_LAG).0 }
     }
 
     pub fn events(&self) -> broadcast::Receiver<Arc<Event>> {
@@ -273,12 +271,12 @@ impl Views {
         self.read().values().map(|view| Arc::clone(&view.summary)).collect()
     }
 
-    /// Puts a document in the place of an earlier one. What was decided for that one is still shown.
+    /// Replaces a document. The status of the previous one stays visible.
     pub fn put(&self, entry: Entry) {
         let mut view = View::new(entry);
         let mut views = self.write();
         match views.get(&view.name) {
-            // Of two changes at once the later may be noted first.
+            // Two concurrent changes may be recorded out of order.
             Some(before) if !before.leaving && before.revision > view.revision => return,
             Some(before) if !before.leaving => {
                 view.decided = before.decided.clone();
@@ -290,12 +288,12 @@ impl Views {
             _ => {}
         }
         if views.get(&view.name).is_none_or(|before| view.differs(before)) {
-            self.tell(Event::Federation { federation: FederationSummary::clone(&view.summary) });
+            self.publish(Event::Federation { federation: FederationSummary::clone(&view.summary) });
         }
         views.insert(view.name.clone(), view);
     }
 
-    /// Notes what another controller keeps and tells.
+    /// Records the state that another controller stored.
     pub fn follow(&self, entry: Entry) {
         let followed = View::new(entry);
         self.note(&followed.name.clone(), |view| {
@@ -307,7 +305,7 @@ impl Views {
         });
     }
 
-    /// Notes something about a federation, if it is still known.
+    /// Changes the view of a federation, if it exists.
     pub fn note(&self, name: &Name, change: impl FnOnce(&mut View)) {
         let mut views = self.write();
         let Some(view) = views.get_mut(name) else { return };
@@ -315,23 +313,23 @@ impl Views {
         change(view);
         view.summary = Arc::new(view.summarize());
         if view.differs(&before) {
-            self.tell(Event::Federation { federation: FederationSummary::clone(&view.summary) });
+            self.publish(Event::Federation { federation: FederationSummary::clone(&view.summary) });
         }
     }
 
-    /// Notes a run. One that is new, or in another state, is told of and returned.
+    /// Records a run. If it is new or its state changed, publishes and returns it.
     pub fn note_run(&self, name: &Name, run: Run) -> Option<Run> {
         let mut news = None;
         self.note(name, |view| {
             news = Arc::make_mut(&mut view.runs).note(run);
         });
         if let Some(run) = &news {
-            self.tell(Event::Run { run: run.clone() });
+            self.publish(Event::Run { run: run.clone() });
         }
         news
     }
 
-    /// Adds stored runs to a federation. They are no news.
+    /// Adds stored runs, without events.
     pub fn recall(&self, name: &Name, runs: Vec<Run>) {
         self.note(name, |view| {
             let book = Arc::make_mut(&mut view.runs);
@@ -339,19 +337,19 @@ impl Views {
         });
     }
 
-    pub fn tell(&self, event: Event) {
-        // Nobody listens: nobody misses anything.
+    pub fn publish(&self, event: Event) {
+        // Fails without receivers.
         let _ = self.events.send(Arc::new(event));
     }
 
-    /// Nothing of it is left. `false`: there is a new one of the same name already.
+    /// Removes a deleted federation. `false`: there is a new federation of the same name.
     pub fn remove_left(&self, name: &Name) -> bool {
         let mut views = self.write();
         if views.get(name).is_some_and(|view| !view.leaving) {
             return false;
         }
         if views.remove(name).is_some() {
-            self.tell(Event::Gone { federation: name.to_string() });
+            self.publish(Event::Gone { federation: name.to_string() });
         }
         true
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use trellis_plan::{
     Action, Addresses, Call, Capabilities, Driver, DriverContext, DriverKind, Facts, Generation, Observation,
-    OpenDriver, OpenError, Outcome, Part, Phase, RejectedField, ResourceId, Seen, Sighting, Verb,
+    ObservedSite, OpenDriver, OpenError, Outcome, Part, Phase, Presence, RejectedField, ResourceId, Verb,
 };
 use trellis_spec::fields::{Map, Object, path, text};
 use trellis_spec::{Name, Site, SiteConfig, SiteFields, SiteKind, SiteTraits};
@@ -92,8 +92,8 @@ impl Driver for Toy {
         let parts = locked();
         let here = parts.iter().filter(|(id, _)| id.federation == *federation && id.site == *site);
         let resources = here.map(|(id, generation)| (id.clone(), ready(id, *generation))).collect();
-        let seen = Seen { resources, complete: true, ..Seen::default() };
-        Box::pin(std::future::ready(Observation::Seen(seen)))
+        let seen = ObservedSite { resources, complete: true, ..ObservedSite::default() };
+        Box::pin(std::future::ready(Observation::Reached(seen)))
     }
 
     fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome> {
@@ -108,7 +108,7 @@ impl Driver for Toy {
     }
 }
 
-fn ready(id: &ResourceId, generation: Generation) -> Sighting {
+fn ready(id: &ResourceId, generation: Generation) -> Presence {
     let fleet = (id.part == Part::Coordinator).then(|| "127.0.0.1:1".to_owned());
     let facts = Facts {
         phase: Phase::Ready,
@@ -118,13 +118,13 @@ fn ready(id: &ResourceId, generation: Generation) -> Sighting {
         addresses: Addresses { fleet, ..Addresses::default() },
         runs: Some(0),
         round_ms: None,
-        waits_for: None,
+        required_nodes: None,
         shard: None,
         shards: None,
         node_id: None,
         since_ms: 0,
         instance: 1,
-        hindrance: None,
+        waiting_for: None,
     };
-    Sighting::Present { generation: Some(generation), facts }
+    Presence::Present { generation: Some(generation), facts }
 }

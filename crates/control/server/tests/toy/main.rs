@@ -72,7 +72,10 @@ async fn fields_of_a_new_driver_are_checked_and_described_like_all_others() {
     let home = tempfile::tempdir().expect("a directory");
     let platform = start(home.path()).await;
     for (site, expected) in [
-        ("{colour: red, file: hosts}", "spec.sites[0].toy.file: hosts is a relative path, and the server is elsewhere"),
+        (
+            "{colour: red, file: hosts}",
+            "spec.sites[0].toy.file: hosts is a relative path, but the server has another working directory",
+        ),
         ("{colour: green}", "spec.sites[0].toy.colour: green hurts the eyes"),
         ("{colour: red, size: 4}", "spec.sites[0].toy.size: there is no such field"),
         ("{}", "spec.sites[0].toy.colour: it is missing"),

@@ -3,16 +3,16 @@
 
 use serde_json::{Map, Number, Value as Json};
 
-use crate::problem::{Notes, Problems};
+use crate::problem::{Diagnostics, Notes};
 use crate::tree::{self, Node, Value};
 
 /// Reads all non-empty documents of a text. `file` only appears in problems.
-pub fn read(text: &str, file: &str) -> Result<Vec<Json>, Problems> {
+pub fn read(text: &str, file: &str) -> Result<Vec<Json>, Diagnostics> {
     let notes = Notes::new(file);
     let documents = tree::parse(text, &notes);
     match notes.take().0 {
         problems if problems.is_empty() => Ok(documents.into_iter().map(value).collect()),
-        problems => Err(Problems(problems)),
+        problems => Err(problems.into()),
     }
 }
 

@@ -1,16 +1,16 @@
-//! The two ways in which OpenNebula writes variables: `one_env`, where nothing is escaped, and `context.sh`, quoted for a shell.
-//! Neither is given to a shell here: `$()`, backticks and the rest stay what they are, text.
+//! Parsers for the two formats of OpenNebula: `one_env`, which has no escapes, and `context.sh`, with shell quoting. Neither
+//! executes a shell: `$()` and backticks are plain text.
 
-use crate::problem::Problem;
+use crate::problem::{Diagnostic, problem};
 
-/// A longer name is none of a variable.
+/// Maximum length of a name.
 const MAX_NAME_BYTES: usize = 128;
 
 type Pair = (String, Vec<u8>);
 type Pairs = Vec<Pair>;
 
-/// `export NAME="` begins a value, which goes on until the next such line; its last `"` closes it.
-pub fn one_env(bytes: &[u8]) -> (Pairs, Vec<Problem>) {
+/// `export NAME="` starts a value, which extends to the next such line. Its last `"` ends it.
+pub fn one_env(bytes: &[u8]) -> (Pairs, Vec<Diagnostic>) {
     let (mut pairs, mut problems) = (Vec::new(), Vec::new());
     let mut open: Option<Pair> = None;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -19,7 +19,7 @@ pub fn one_env(bytes: &[u8]) -> (Pairs, Vec<Problem>) {
                 close(open.replace((name, start.to_vec())), &mut pairs, &mut problems);
             }
             (None, Some((_, value))) => value.extend_from_slice(line),
-            // Before the first variable: comments.
+            // Lines before the first variable are comments.
             (None, None) => {}
         }
     }
@@ -34,19 +34,19 @@ fn exported(line: &[u8]) -> Option<(String, &[u8])> {
     Some((name(&rest[..end])?, value))
 }
 
-fn close(open: Option<Pair>, pairs: &mut Pairs, problems: &mut Vec<Problem>) {
+fn close(open: Option<Pair>, pairs: &mut Pairs, problems: &mut Vec<Diagnostic>) {
     let Some((name, value)) = open else { return };
     match value.trim_ascii_end().strip_suffix(b"\"") {
         Some(value) => pairs.push((name, value.to_vec())),
         None => {
             let advice = "let OpenNebula write the context again: onevm updateconf, or a reboot";
-            problems.push(Problem::new(name, "its value in one_env is cut off: no quote ends it", advice));
+            problems.push(problem(name, "its value in one_env is truncated: the closing quote is missing", advice));
         }
     }
 }
 
-/// `NAME='...'`, where a quote within is `'\''`. Other quoting that a shell would understand is understood too.
-pub fn context_sh(bytes: &[u8]) -> (Pairs, Vec<Problem>) {
+/// `NAME='...'`, in which a quote is `'\''`. Other shell quoting is supported too.
+pub fn context_sh(bytes: &[u8]) -> (Pairs, Vec<Diagnostic>) {
     let (mut pairs, mut problems) = (Vec::new(), Vec::new());
     let mut rest = bytes;
     let mut line = 1;
@@ -59,8 +59,8 @@ pub fn context_sh(bytes: &[u8]) -> (Pairs, Vec<Problem>) {
             Ok(Some(pair)) => pairs.push(pair),
             Ok(None) => {}
             Err((name, what)) => {
-                let what = format!("line {line} of context.sh cannot be understood: {what}");
-                problems.push(Problem::new(name, what, "write NAME='VALUE', with '\\'' for a quote in the value"));
+                let what = format!("line {line} of context.sh is invalid: {what}");
+                problems.push(problem(name, what, "write NAME='VALUE', with '\\'' for a quote in the value"));
                 rest = after_line(start);
             }
         }
@@ -73,7 +73,7 @@ fn lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// One line with a variable, or one without. A value may go on over more lines.
+/// A line with or without a variable. A value may have more lines.
 fn assignment(rest: &mut &[u8]) -> Result<Option<Pair>, (String, &'static str)> {
     let text = *rest;
     if matches!(text, [] | [b'#', ..]) {
@@ -83,13 +83,13 @@ fn assignment(rest: &mut &[u8]) -> Result<Option<Pair>, (String, &'static str)> 
     let text = text.strip_prefix(b"export ").unwrap_or(text);
     let end = text.iter().position(|byte| matches!(byte, b'=' | b'\n')).filter(|end| text[*end] == b'=');
     let Some((end, name)) = end.and_then(|end| Some((end, name(&text[..end])?))) else {
-        return Err((String::new(), "it is no NAME=VALUE"));
+        return Err((String::new(), "it is not NAME=VALUE"));
     };
     *rest = &text[end + 1..];
     let value = word(rest).map_err(|what| (name.clone(), what))?;
     let line = &rest[..rest.len() - after_line(rest).len()];
     if !line.trim_ascii().is_empty() && line.trim_ascii_start()[0] != b'#' {
-        return Err((name, "something follows the value"));
+        return Err((name, "text follows the value"));
     }
     *rest = after_line(rest);
     Ok(Some((name, value)))
@@ -121,7 +121,7 @@ fn word(rest: &mut &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(value)
 }
 
-/// What is behind the closing quote. Only what a shell lets be escaped here is.
+/// Text after the closing quote. Only escapes that a shell supports are valid.
 fn double_quoted<'a>(mut text: &'a [u8], value: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     loop {
         match text {
@@ -151,7 +151,7 @@ pub fn name(bytes: &[u8]) -> Option<String> {
     good.then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// As OpenNebula writes a value into `context.sh`.
+/// Quotes a value like OpenNebula does in `context.sh`.
 pub fn single_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "'\\''"))
 }
@@ -186,7 +186,7 @@ mod tests {
         }
         let (pairs, problems) = one_env(b"export A=\"cut\nexport B=\"2\"\nexport 1C=\"3\"\n");
         assert_eq!(pairs, [pair("B", b"2\"\nexport 1C=\"3")]);
-        assert_eq!(problems.iter().map(|problem| problem.variable.as_str()).collect::<Vec<_>>(), ["A"]);
+        assert_eq!(problems.iter().map(|problem| problem.place.variable.as_str()).collect::<Vec<_>>(), ["A"]);
     }
 
     #[test]
@@ -209,13 +209,14 @@ mod tests {
     fn a_bad_line_of_context_sh_costs_that_line_only() {
         let (pairs, problems) = context_sh(b"A='1'\n\nrm -rf /\nB='2' reboot\nC='3'\nD='open\n");
         assert_eq!(pairs, [pair("A", b"1"), pair("C", b"3")]);
-        let told: Vec<_> = problems.iter().map(|problem| (problem.variable.as_str(), problem.what.as_str())).collect();
+        let told: Vec<_> =
+            problems.iter().map(|problem| (problem.place.variable.as_str(), problem.what.as_str())).collect();
         assert_eq!(
             told,
             [
-                ("", "line 3 of context.sh cannot be understood: it is no NAME=VALUE"),
-                ("B", "line 4 of context.sh cannot be understood: something follows the value"),
-                ("D", "line 6 of context.sh cannot be understood: a quote is not closed"),
+                ("", "line 3 of context.sh is invalid: it is not NAME=VALUE"),
+                ("B", "line 4 of context.sh is invalid: text follows the value"),
+                ("D", "line 6 of context.sh is invalid: a quote is not closed"),
             ]
         );
     }

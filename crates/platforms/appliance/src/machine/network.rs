@@ -1,12 +1,12 @@
-//! The interfaces of a context (`ETH0_IP`, `ETH0_MASK`, ...) as files of systemd-networkd. Pure.
+//! Converts the interfaces of a context (`ETH0_IP`, `ETH0_MASK`, ...) to files of systemd-networkd. Pure.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::context::Values;
-use crate::problem::Problem;
+use crate::problem::{Diagnostic, Place, problem};
 
-/// More than any hypervisor gives a machine.
+/// Maximum number of interfaces. No hypervisor supports more.
 const MAX_INTERFACES: usize = 32;
 const MAX_ALIASES: usize = 16;
 const DEFAULT_PREFIX6: u8 = 64;
@@ -36,14 +36,14 @@ enum Dhcp {
     Both,
 }
 
-/// Those that the context names, in their order; an interface that somebody else configures (`skip`) is not among them.
-pub fn interfaces(values: &Values, problems: &mut Vec<Problem>) -> Vec<Interface> {
+/// The interfaces in the context, in their order. An interface in `skip` is configured by another program.
+pub fn interfaces(values: &Values, problems: &mut Vec<Diagnostic>) -> Vec<Interface> {
     (0..MAX_INTERFACES).filter_map(|index| Reading { values, problems, index }.interface()).collect()
 }
 
 struct Reading<'a> {
     values: &'a Values,
-    problems: &'a mut Vec<Problem>,
+    problems: &'a mut Vec<Diagnostic>,
     index: usize,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Reading<'a> {
             for word in self.get(name).unwrap_or_default().split([' ', ',']).filter(|word| !word.is_empty()) {
                 match word.parse() {
                     Ok(address) => found.push(address),
-                    Err(_) => self.wrong(name, "addresses, with spaces between them"),
+                    Err(_) => self.wrong(name, "addresses, separated by spaces"),
                 }
             }
         }
@@ -143,7 +143,7 @@ impl<'a> Reading<'a> {
             });
             match parts {
                 Some(route) => interface.routes.push(route),
-                None => self.wrong("ROUTES", "routes like 10.66.0.0/24 via 10.0.0.5, with commas between them"),
+                None => self.wrong("ROUTES", "routes like 10.66.0.0/24 via 10.0.0.5, separated by commas"),
             }
         }
     }
@@ -181,8 +181,8 @@ impl<'a> Reading<'a> {
 
     fn wrong(&mut self, name: &str, wanted: &str) {
         let (value, variable) = (self.get(name).unwrap_or_default(), self.variable(name));
-        let problem = Problem::new(variable, "it cannot be read and is left out", format!("write {wanted}"));
-        self.problems.push(problem.showing(value));
+        let place = Place::showing(&variable, value);
+        self.problems.push(problem(place, "it is invalid and ignored", format!("write {wanted}")));
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_said_becomes_another_line() {
+    fn no_value_adds_a_line() {
         let (found, problems) = rendered(
             "ETH0_DNS='1.1.1.1\nDHCP=yes'\nETH0_SEARCH_DOMAIN='a.b c\nDHCP=yes'\nETH0_MTU='9\n[Route]'\n\
              ETH0_ROUTES='0.0.0.0/0\nX=1 via 10.0.0.1'\n",

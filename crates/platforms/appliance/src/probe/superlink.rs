@@ -1,4 +1,4 @@
-//! Asks a SuperLink: as nodes do whether it serves them, and as people do what it is at.
+//! Probes a SuperLink: the Fleet API as a node, and the counts of runs and nodes as a user.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,65 +6,65 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use trellis_client::fleet::{Fleet, FleetError, FleetOptions};
-use trellis_client::{Error, NodeKey, Patience, Security, SuperLink, Target, handshake};
+use trellis_client::{Error, NodeKey, Security, SuperLink, Target, Timeouts, handshake};
 use trellis_core::id::NodeId;
 use trellis_wire::call::{ListNodes, RunHistory, WhoAmI};
 use trellis_wire::token::Token;
 
 use super::Depth;
-use crate::readiness::{Round, Seen};
+use crate::readiness::{Observed, Round};
 use crate::recipe::{Calls, Probe};
 
-/// The program is on this machine; it may be busy with training.
-pub(super) const CONNECT: Duration = Duration::from_secs(2);
-const ANSWER: Duration = Duration::from_secs(4);
-/// For all that is asked as people do, together.
-const CALLS: Duration = Duration::from_secs(2);
-/// A node that nobody has: who answers that it does not know it has understood the question.
-const NOBODY: NodeId = NodeId(2);
-/// Answers in a row that are read of how a run went; the rest is read next time.
-const MOST_PAGES: usize = 8;
+/// The program is local, but may be slow while it trains.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
+/// Limit of all user calls together.
+const CALLS_TIMEOUT: Duration = Duration::from_secs(2);
+/// An unregistered node. A SuperLink that rejects it has understood the call.
+const UNKNOWN_NODE: NodeId = NodeId(2);
+/// Maximum number of pages of a run's history in one probe; the next probe reads on.
+const MAX_PAGES: usize = 8;
 
-pub struct Asked<'a> {
+pub struct Endpoints<'a> {
     pub fleet: SocketAddr,
     pub http: bool,
     pub security: Security,
     pub calls: Option<&'a Calls>,
 }
 
-/// `before` is what was seen last: how a run went is read on from there.
-pub async fn ask(asked: &Asked<'_>, depth: Depth, key: &Arc<NodeKey>, before: &Seen) -> Seen {
-    let target = target(asked.fleet, asked.security.clone(), None);
-    let (answered, shaken) = tokio::join!(counts(asked, before), shakes(&target));
-    let mut seen = answered.clone().unwrap_or_default();
-    seen.serving = match depth {
-        Depth::Calls if answered.is_some() => shaken,
-        _ => shaken && serves(target, asked.http, key).await,
+/// `before` is the last observation: the history of a run is read from there.
+pub async fn ask(endpoints: &Endpoints<'_>, depth: Depth, key: &Arc<NodeKey>, before: &Observed) -> Observed {
+    let target = target(endpoints.fleet, endpoints.security.clone(), None);
+    let (answered, handshaken) = tokio::join!(observe(endpoints, before), handshakes(&target));
+    let mut observed = answered.clone().unwrap_or_default();
+    observed.serving = match depth {
+        Depth::Calls if answered.is_some() => handshaken,
+        _ => handshaken && serves(target, endpoints.http, key).await,
     };
-    if seen.serving { seen } else { Seen::default() }
+    if observed.serving { observed } else { Observed::default() }
 }
 
-/// TLS, or a connection where there is none.
-async fn shakes(target: &Target) -> bool {
-    match tokio::time::timeout(CONNECT, handshake(target)).await {
+/// Performs a TLS handshake, or connects without TLS.
+async fn handshakes(target: &Target) -> bool {
+    match tokio::time::timeout(CONNECT_TIMEOUT, handshake(target)).await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
-            tracing::debug!("the Fleet API takes no connection: {error}");
+            tracing::debug!("the Fleet API does not accept a connection: {error}");
             false
         }
         Err(_) => false,
     }
 }
 
-/// The Fleet API as nodes use it: handshake and a call.
+/// Performs a handshake and a call of the Fleet API.
 async fn serves(target: Target, http: bool, key: &Arc<NodeKey>) -> bool {
     let options = FleetOptions {
         transport: Some(Probe::transport(http)),
-        connect_timeout: CONNECT,
-        answer_timeout: ANSWER,
+        connect_timeout: CONNECT_TIMEOUT,
+        answer_timeout: RESPONSE_TIMEOUT,
         ..FleetOptions::default()
     };
-    match Fleet::new(target, Arc::clone(key), options).send_heartbeat(NOBODY, 60.0).await {
+    match Fleet::new(target, Arc::clone(key), options).send_heartbeat(UNKNOWN_NODE, 60.0).await {
         Ok(_) | Err(FleetError::NotKnown { .. } | FleetError::RunOver { .. }) => true,
         Err(FleetError::Refused { is_fault, .. }) => !is_fault,
         Err(FleetError::Unreachable { why, .. } | FleetError::Misdirected { why, .. }) => {
@@ -78,23 +78,23 @@ fn target(address: SocketAddr, security: Security, token: Option<Token>) -> Targ
     Target { host: address.ip().to_string(), port: address.port(), security, token }
 }
 
-fn caller(calls: &Calls, security: Security) -> SuperLink {
-    let said = calls.token.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
-    let token = said.and_then(|text| Token::parse(&text).ok());
-    let patience = Patience { connect: CONNECT, answer: CALLS, retries: Vec::new() };
-    let superlink = SuperLink::new(target(calls.address, security, token)).with_patience(patience);
+fn client(calls: &Calls, security: Security) -> SuperLink {
+    let text = calls.token.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+    let token = text.and_then(|text| Token::parse(&text).ok());
+    let timeouts = Timeouts { connect: CONNECT_TIMEOUT, answer: CALLS_TIMEOUT, retries: Vec::new() };
+    let superlink = SuperLink::new(target(calls.address, security, token)).with_timeouts(timeouts);
     superlink.over(Probe::transport(calls.http))
 }
 
-/// What it is at; `None`: it did not answer.
-async fn counts(asked: &Asked<'_>, before: &Seen) -> Option<Seen> {
-    let superlink = caller(asked.calls?, asked.security.clone());
-    tokio::time::timeout(CALLS, runs(&superlink, before)).await.ok().flatten()
+/// Counts runs and nodes; `None` if the SuperLink does not answer.
+async fn observe(endpoints: &Endpoints<'_>, before: &Observed) -> Option<Observed> {
+    let superlink = client(endpoints.calls?, endpoints.security.clone());
+    tokio::time::timeout(CALLS_TIMEOUT, runs(&superlink, before)).await.ok().flatten()
 }
 
-async fn runs(superlink: &SuperLink, before: &Seen) -> Option<Seen> {
-    let mut seen = Seen::default();
-    // An official one knows none of our calls.
+async fn runs(superlink: &SuperLink, before: &Observed) -> Option<Observed> {
+    let mut observed = Observed::default();
+    // An official SuperLink does not implement these calls.
     let ours = match superlink.call(&WhoAmI {}).await {
         Ok(_) => true,
         Err(Error::Refused { status, .. }) => status != 404 && status != 503,
@@ -106,18 +106,18 @@ async fn runs(superlink: &SuperLink, before: &Seen) -> Option<Seen> {
         let is_over = |run: &trellis_wire::proto::Run| {
             !run.finished_at.is_empty() || run.status.as_ref().is_some_and(|status| status.status == "finished")
         };
-        let at_work: Vec<u64> = runs.iter().filter(|run| !is_over(run)).map(|run| run.run_id).collect();
-        seen.runs = u32::try_from(at_work.len()).ok();
-        seen.busy = Some(!at_work.is_empty());
-        if let (true, Some(run)) = (ours, at_work.first()) {
-            seen.round = Some(round(superlink, *run, before.round.as_ref()).await);
+        let active: Vec<u64> = runs.iter().filter(|run| !is_over(run)).map(|run| run.run_id).collect();
+        observed.runs = u32::try_from(active.len()).ok();
+        observed.busy = Some(!active.is_empty());
+        if let (true, Some(run)) = (ours, active.first()) {
+            observed.round = Some(round(superlink, *run, before.round.as_ref()).await);
         }
     }
     if ours && let Ok(nodes) = superlink.call(&ListNodes {}).await {
         let online = nodes.nodes.iter().filter(|node| node.status == "online").count();
-        seen.nodes = u32::try_from(online).ok();
+        observed.nodes = u32::try_from(online).ok();
     }
-    answered.then_some(seen)
+    answered.then_some(observed)
 }
 
 #[derive(Deserialize)]
@@ -125,16 +125,16 @@ struct Reported {
     round: u64,
 }
 
-/// The round that a run has behind it.
+/// The last completed round of a run.
 async fn round(superlink: &SuperLink, run: u64, before: Option<&Round>) -> Round {
     let known = before.filter(|round| round.run == run).map_or(0, |round| round.number);
     let mut round = Round { run, number: known };
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let after_round = Some(round.number).filter(|number| *number > 0);
-        let Ok(told) = superlink.call(&RunHistory { run_id: run.to_string(), after_round }).await else { break };
-        let last = told.reports.last().and_then(|report| serde_json::from_str::<Reported>(report.get()).ok());
+        let Ok(page) = superlink.call(&RunHistory { run_id: run.to_string(), after_round }).await else { break };
+        let last = page.reports.last().and_then(|report| serde_json::from_str::<Reported>(report.get()).ok());
         round.number = last.map_or(round.number, |last| last.round.max(round.number));
-        if !told.more {
+        if !page.more {
             break;
         }
     }

@@ -1,19 +1,19 @@
-//! Whose programs run, and what those of Flower cannot do.
+//! The runtime, and variables that Flower's programs do not support.
 
 use trellis_flower::Isolation;
 
 use super::Reader;
 use crate::settings::{FlowerBy, Role, Runtime};
 
-/// What only our own programs know, and what it would mean to leave it out.
-const OURS_ALONE: [(&str, &str); 4] = [
+/// Variables of our programs only, and what Flower's programs do instead.
+const UNSUPPORTED_BY_FLOWER: [(&str, &str); 4] = [
     ("FL_METRICS_ENABLED", "Flower's SuperLink serves no metrics"),
-    ("FL_NODE_AUTH", "Flower's SuperLink knows no join tokens"),
-    ("FL_JOIN_TOKEN", "Flower's SuperNode knows no join tokens"),
-    ("FL_CLIENT_APP", "Flower's SuperNode has no apps of its own"),
+    ("FL_NODE_AUTH", "Flower's SuperLink does not support join tokens"),
+    ("FL_JOIN_TOKEN", "Flower's SuperNode does not support join tokens"),
+    ("FL_CLIENT_APP", "Flower's SuperNode has no built-in apps"),
 ];
-/// They are known to Flower by fixed values, so nothing breaks.
-const NOT_FLOWERS: [&str; 4] =
+/// Flower's programs use fixed values for these, so a warning is sufficient.
+const IGNORED_BY_FLOWER: [&str; 4] =
     ["FL_GRPC_KEEPALIVE_TIME", "FL_GRPC_KEEPALIVE_TIMEOUT", "FL_ADMIN_TOKEN", "FL_CHECKPOINT_PATH"];
 
 pub fn read(reader: &mut Reader) -> Runtime {
@@ -23,26 +23,26 @@ pub fn read(reader: &mut Reader) -> Runtime {
         _ => FlowerBy::Packages,
     };
     if reader.role == Role::Gateway || reader.choice("FL_RUNTIME") == "trellis" {
-        if reader.is_said("FL_FLOWER_BY") {
+        if reader.is_set("FL_FLOWER_BY") {
             reader.warn(
                 "FL_FLOWER_BY",
-                "our own programs run, and they come from nowhere else",
+                "FL_RUNTIME=trellis uses the programs of Trellis only",
                 "set FL_RUNTIME=flower too",
             );
         }
         return Runtime::Trellis;
     }
-    for (name, what) in OURS_ALONE {
-        let wanted = reader.is_said(name) && !reader.says_no(name);
+    for (name, what) in UNSUPPORTED_BY_FLOWER {
+        let wanted = reader.is_set(name) && !reader.is_off(name);
         if wanted {
-            reader.refuse(name, what, "leave it out, or set FL_RUNTIME=trellis");
+            reader.reject(name, what, "leave it out, or set FL_RUNTIME=trellis");
         }
     }
-    for name in NOT_FLOWERS {
-        if reader.is_said(name) {
+    for name in IGNORED_BY_FLOWER {
+        if reader.is_set(name) {
             reader.warn(
                 name,
-                "Flower's programs cannot be told, so it does nothing",
+                "Flower's programs do not support it, so it is ignored",
                 "leave it out, or set FL_RUNTIME=trellis",
             );
         }

@@ -1,4 +1,4 @@
-//! The settings of runs, by the keys of their run config.
+//! Settings of runs, by the keys of their run config.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use super::superlink::has_defaults;
 use super::{Reader, value};
 use crate::settings::{Checkpoints, Common, Training};
 
-/// Below the SuperLink's state directory, where it looks for checkpoints itself.
+/// Below the SuperLink's state directory, where the SuperLink looks for checkpoints.
 const CHECKPOINTS: &str = "models";
 
-/// Variable, key of the run config, and the strategies that know it.
+/// Variable, key of the run config, and strategies that support it.
 const OF_STRATEGIES: [(&str, &str, &[&str]); 5] = [
     ("FL_PROXIMAL_MU", "proximal-mu", &["FedProx"]),
     ("FL_SERVER_LR", "server-lr", &["FedAdam", "FedAdagrad", "FedYogi", "FedAvgM"]),
@@ -17,7 +17,7 @@ const OF_STRATEGIES: [(&str, &str, &[&str]); 5] = [
     ("FL_NUM_MALICIOUS", "num-malicious", &["Krum", "MultiKrum", "Bulyan"]),
     ("FL_TRIM_BETA", "trim-beta", &["FedTrimmedAvg"]),
 ];
-/// Of these the default holds for all strategies that know the variable but those where Flower has another.
+/// The default applies to all strategies that support the variable, except those with another default in Flower.
 const OTHER_DEFAULTS: [(&str, &str); 2] = [("FL_SERVER_LR", "FedYogi"), ("FL_SERVER_LR", "FedAvgM")];
 
 pub fn read(reader: &mut Reader, common: &Common, has_use_case: bool) -> Training {
@@ -34,8 +34,7 @@ pub fn read(reader: &mut Reader, common: &Common, has_use_case: bool) -> Trainin
         let count = reader.count(name);
         draft.put(reader, name, key, toml::Value::Integer(count.into()));
         if key.starts_with("min-") && count > available {
-            let what =
-                format!("{count} nodes are awaited in each round, and a round begins when {available} are there");
+            let what = format!("each round waits for {count} nodes, but starts when {available} are connected");
             reader.warn(name, what, format!("set FL_MIN_AVAILABLE_CLIENTS={count} too"));
         }
     }
@@ -44,8 +43,8 @@ pub fn read(reader: &mut Reader, common: &Common, has_use_case: bool) -> Trainin
     let checkpoints = checkpoints(reader, &mut draft);
     if !has_defaults(common) && !has_use_case {
         for name in &draft.variables {
-            let what = "Flower's SuperLink has no defaults of runs, so it does nothing";
-            reader.warn(name, what, "set FL_USE_CASE, or FL_RUNTIME=trellis, or say it with each run");
+            let what = "Flower's SuperLink does not support defaults of runs, so it is ignored";
+            reader.warn(name, what, "set FL_USE_CASE, or FL_RUNTIME=trellis, or pass it to each run");
         }
     }
     Training { config: draft.config, said: draft.said, min_available: available, checkpoints }
@@ -61,14 +60,14 @@ struct Draft {
 impl Draft {
     fn put(&mut self, reader: &Reader, name: &'static str, key: &str, value: toml::Value) {
         self.config.insert(key.to_owned(), value);
-        if reader.is_said(name) {
+        if reader.is_set(name) {
             self.said.push(key.to_owned());
             self.variables.push(name);
         }
     }
 }
 
-/// A parameter that the strategy does not know is checked all the same, and told.
+/// A parameter that the strategy ignores is validated too, with a warning.
 fn of_strategies(reader: &mut Reader, strategy: &str, draft: &mut Draft) {
     for (name, key, strategies) in OF_STRATEGIES {
         let value = match name {
@@ -76,9 +75,9 @@ fn of_strategies(reader: &mut Reader, strategy: &str, draft: &mut Draft) {
             _ => toml::Value::Float(reader.number(name)),
         };
         let known = strategies.contains(&strategy);
-        let said = reader.is_said(name);
+        let said = reader.is_set(name);
         if said && !known {
-            let what = format!("{strategy} does not know it");
+            let what = format!("{strategy} does not support it");
             reader.warn(name, what, format!("leave it out, or set FL_STRATEGY to {}", strategies.join(" or ")));
         }
         if said || known && !OTHER_DEFAULTS.contains(&(name, strategy)) {
@@ -87,22 +86,23 @@ fn of_strategies(reader: &mut Reader, strategy: &str, draft: &mut Draft) {
     }
     let no_pull = draft.config.get("proximal-mu") == Some(&toml::Value::Float(0.0));
     if strategy == "FedProx" && no_pull {
-        reader.warn("FL_PROXIMAL_MU", "FedProx with 0 is FedAvg", "give more than 0, or set FL_STRATEGY=FedAvg");
+        reader.warn("FL_PROXIMAL_MU", "FedProx with 0 is FedAvg", "set more than 0, or set FL_STRATEGY=FedAvg");
     }
 }
 
 fn enough_honest_nodes(reader: &mut Reader, strategy: &str, available: u32) {
-    let liars = u64::from(reader.count_quietly("FL_NUM_MALICIOUS"));
+    let malicious = u64::from(reader.count_quietly("FL_NUM_MALICIOUS"));
     let needed = match strategy {
-        "Krum" | "MultiKrum" => 2 * liars + 3,
-        "Bulyan" => 4 * liars + 3,
+        "Krum" | "MultiKrum" => 2 * malicious + 3,
+        "Bulyan" => 4 * malicious + 3,
         _ => return,
     };
     if u64::from(available) < needed {
-        let name = if reader.is_said("FL_NUM_MALICIOUS") { "FL_NUM_MALICIOUS" } else { "FL_STRATEGY" };
-        let what =
-            format!("{strategy} needs {needed} nodes where {liars} may lie, and a round begins with {available}");
-        reader.refuse(name, what, format!("set FL_MIN_AVAILABLE_CLIENTS={needed} or more"));
+        let name = if reader.is_set("FL_NUM_MALICIOUS") { "FL_NUM_MALICIOUS" } else { "FL_STRATEGY" };
+        let what = format!(
+            "{strategy} needs {needed} nodes if {malicious} may be malicious, but a round starts with {available}"
+        );
+        reader.reject(name, what, format!("set FL_MIN_AVAILABLE_CLIENTS={needed} or more"));
     }
 }
 
@@ -113,8 +113,8 @@ fn checkpoints(reader: &mut Reader, draft: &mut Draft) -> Option<Checkpoints> {
     draft.put(reader, "FL_CHECKPOINT_ENABLED", "checkpoint-enabled", toml::Value::Boolean(enabled));
     if !enabled {
         for name in ["FL_CHECKPOINT_INTERVAL", "FL_CHECKPOINT_PATH"] {
-            if reader.is_said(name) {
-                reader.warn(name, "no checkpoints are kept, so it does nothing", "set FL_CHECKPOINT_ENABLED=YES");
+            if reader.is_set(name) {
+                reader.warn(name, "checkpoints are disabled, so it is ignored", "set FL_CHECKPOINT_ENABLED=YES");
             }
         }
         return None;

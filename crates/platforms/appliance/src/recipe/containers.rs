@@ -1,5 +1,4 @@
-//! Official programs in containers: each is run by the engine's client, which lives as long as its container. All paths are
-//! the same inside and outside.
+//! Official programs in containers. The engine's client runs as long as its container. Paths are the same inside and outside.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ pub fn contain(mut recipe: Recipe, by: FlowerBy, common: &Common) -> Recipe {
     for program in &recipe.programs {
         let reads = |pair: &&[String]| SECRET_FILES.contains(&pair[0].as_str());
         let values = program.args.windows(2).filter(reads).map(|pair| &pair[1]);
-        // Directories: a file that is replaced by another would be the old one for ever.
+        // Mounts directories, because a mounted file would not follow an atomic replacement.
         read.extend(values.filter_map(|file| Path::new(file).parent()).map(Path::to_owned));
     }
     let written: BTreeSet<PathBuf> = recipe.directories.iter().cloned().collect();
@@ -50,7 +49,7 @@ fn run(
     for path in read {
         command = command.flag("--volume", format!("{0}:{0}:ro", path.display()));
     }
-    // The image has its own places for programs.
+    // The image has its own paths for programs.
     for (name, value) in program.env.iter().filter(|(name, _)| *name != "PATH") {
         command = command.flag("--env", format!("{name}={value}"));
         if name == "CUDA_VISIBLE_DEVICES" && !value.is_empty() {

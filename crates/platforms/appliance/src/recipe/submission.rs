@@ -1,19 +1,19 @@
-//! The run of a use case: what is typed to start it, when, and with which settings. Pure.
+//! The run of a use case: its command line, its settings, and when to start it. Pure.
 
 use std::path::Path;
 
 use super::Calls;
-use crate::readiness::Seen;
+use crate::readiness::Observed;
 use crate::settings::{SuperLinkSettings, Training, UseCase};
 
-/// Of a setting: ours, and that of Flower apps, which our own trainings understand too.
+/// Keys of the run config: ours, and the one of Flower apps. Our trainings accept both.
 const FLOWER_NAMES: [(&str, &str); 3] = [
     ("min-train-nodes", "min-fit-clients"),
     ("min-evaluate-nodes", "min-evaluate-clients"),
     ("min-available-nodes", "min-available-clients"),
 ];
 
-/// What somebody set, by the names that apps have for it. What nobody did is the app's own business.
+/// Values that the user set, by the keys of apps. The app has its own defaults for the rest.
 pub fn said(training: &Training) -> impl Iterator<Item = (&str, &toml::Value)> {
     let said = training.config.iter().filter(|(key, _)| training.said.contains(key));
     said.map(|(key, value)| {
@@ -22,13 +22,13 @@ pub fn said(training: &Training) -> impl Iterator<Item = (&str, &toml::Value)> {
     })
 }
 
-/// Whether the run can begin: enough nodes are there, and nobody else has begun one.
-pub fn is_due(link: &SuperLinkSettings, seen: &Seen) -> bool {
+/// Whether the run is due: enough nodes are connected, and there is no other run.
+pub fn is_due(link: &SuperLinkSettings, seen: &Observed) -> bool {
     let enough = seen.nodes.is_some_and(|nodes| nodes >= link.training.min_available);
     link.use_case.is_some() && seen.serving && enough && seen.runs == Some(0)
 }
 
-/// Arguments of our own program that start the run and do not wait for it.
+/// Arguments of our program that start the run without waiting for it.
 pub fn words(use_case: UseCase, training: &Training, calls: &Calls, trust: Option<&Path>) -> Vec<String> {
     let mut words = vec!["app".to_owned(), "run".to_owned(), use_case.name().to_owned(), "--detach".to_owned()];
     let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_set_goes_with_the_run_by_the_apps_names() {
+    fn settings_of_the_user_are_passed_to_the_run() {
         let config = BTreeMap::from([
             ("strategy".to_owned(), toml::Value::from("FedProx")),
             ("min-train-nodes".to_owned(), toml::Value::from(3)),

@@ -1,4 +1,4 @@
-//! The recipe of a SuperLink, ours or official.
+//! Recipe of a SuperLink, ours or official.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Calls, Probe, Program, RUN_DEFAULTS, Recipe, Surroundings, describe_
 use crate::place::Place;
 use crate::settings::{Common, Role, SuperLinkSettings, Training};
 
-/// Where a SuperLink puts the token of its first admin, in its state directory.
+/// File with the token of the first admin, in the state directory of the SuperLink.
 const ADMIN_TOKEN: &str = "admin.token";
 
 pub fn recipe(common: &Common, link: &SuperLinkSettings, around: &Surroundings, place: &Place) -> Recipe {
@@ -23,7 +23,7 @@ pub fn recipe(common: &Common, link: &SuperLinkSettings, around: &Surroundings, 
     let mut programs = vec![Program::of(Role::SuperLink, &launch, common, place)];
     let superexec = superlink.superexec(reached(listens.apps));
     programs.extend(superexec.map(|superexec| Program::superexec(&superexec.launch(), common, place)));
-    // Callers from this machine alone need no account.
+    // Callers from this machine need no account.
     let accounts = program.is_trellis() && !(link.http.ip().is_loopback() && link.control.ip().is_loopback());
     let token = superlink.admin_token.clone().unwrap_or_else(|| place.service(Role::SuperLink).join(ADMIN_TOKEN));
     let calls = Calls {
@@ -68,13 +68,13 @@ pub fn describe(common: &Common, link: &SuperLinkSettings, around: &Surroundings
             true => place.named(&checkpoints.directory),
             false => state.join(&checkpoints.directory),
         });
-    // The address that was set for the Fleet API is meant, also where it is part of the HTTP API.
+    // Official SuperLinks serve the Fleet API at this address even as part of the HTTP API.
     let http = match described.program {
         program if program.is_trellis() => link.http,
         program if program.since(FLEET_BY_HTTP) => link.fleet,
         _ => link.control,
     };
-    // Always the same port, because apps outlive the SuperLink and come back.
+    // The port is fixed, because apps outlive the SuperLink and reconnect.
     let apps = SocketAddr::from((Ipv4Addr::LOCALHOST, around.apps_port.unwrap_or(SERVERAPPIO_PORT)));
     let defaults = run_defaults(&link.training).filter(|_| link.use_case.is_none());
     let database = Some(state.join(&link.database));
@@ -96,7 +96,7 @@ pub fn describe(common: &Common, link: &SuperLinkSettings, around: &Surroundings
     }
 }
 
-/// The defaults of all runs: the settings that were made. Apps decide the others.
+/// Defaults of all runs: the settings of the user. Apps decide the others.
 fn run_defaults(training: &Training) -> Option<String> {
     let table: toml::Table = submission::said(training).map(|(key, value)| (key.to_owned(), value.clone())).collect();
     (!table.is_empty()).then(|| toml::to_string(&table).expect("a table of plain values is TOML"))

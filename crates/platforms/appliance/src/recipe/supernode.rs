@@ -1,4 +1,4 @@
-//! The recipe of a SuperNode, ours or official.
+//! Recipe of a SuperNode, ours or official.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use trellis_flower::Isolation;
 use trellis_flower::launch::{self, Backoff, CLIENTAPPIO_PORT, Gpus, NodeConfig, SuperNode, Trust};
 
 use super::{NODE_CONFIG, Probe, Program, Recipe, Surroundings, coordinator, describe_common, node_config};
+use crate::failure::Failure;
 use crate::place::Place;
 use crate::settings::{Common, Limit, Role, SuperNodeSettings};
-use crate::trouble::Trouble;
 
-/// Where apps connect.
+/// Address that apps connect to.
 const APPS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), CLIENTAPPIO_PORT);
 
 pub fn recipe(
@@ -19,7 +19,7 @@ pub fn recipe(
     node: &SuperNodeSettings,
     around: &Surroundings,
     place: &Place,
-) -> Result<Recipe, Trouble> {
+) -> Result<Recipe, Failure> {
     let supernode = describe(common, node, around, place)?;
     let launch = supernode.launch();
     let mut directories = vec![place.service(Role::SuperNode)];
@@ -43,7 +43,7 @@ pub fn describe(
     node: &SuperNodeSettings,
     around: &Surroundings,
     place: &Place,
-) -> Result<SuperNode, Trouble> {
+) -> Result<SuperNode, Failure> {
     let found = coordinator(around)?;
     let described = describe_common(Role::SuperNode, common, around, place);
     let trust = match (common.tls, &found.trust) {
@@ -64,8 +64,8 @@ pub fn describe(
         max_retries: limit(node.max_retries),
         max_wait_s: limit(node.max_wait),
         backoff: Some(match node.backoff.exponential {
-            true => Backoff::Exponential { max_seconds: seconds(node.backoff.longest) },
-            false => Backoff::Fixed { seconds: seconds(node.backoff.longest) },
+            true => Backoff::Exponential { max_seconds: seconds(node.backoff.max_interval) },
+            false => Backoff::Fixed { seconds: seconds(node.backoff.max_interval) },
         }),
         gpus: match gpu.map(|gpu| &gpu.visible) {
             None => Gpus::None,
@@ -73,7 +73,7 @@ pub fn describe(
             Some(Some(list)) => Gpus::Listed(list.clone()),
         },
         gpus_may_be_missing: gpu.map(|gpu| gpu.fallback_to_cpu),
-        // All of it is the default, and none of it is no setting.
+        // 100 % is the default, so it is no argument.
         gpu_memory_fraction: gpu.map(|gpu| gpu.memory_fraction).filter(|share| *share > 0.0 && *share < 1.0),
         common: described,
         superlink: found.endpoint.clone(),
@@ -82,7 +82,7 @@ pub fn describe(
     })
 }
 
-/// No limit is no argument: 0 has two meanings.
+/// 0 has two meanings, so no limit is no argument.
 fn limit(limit: Limit) -> Option<u64> {
     match limit {
         Limit::Unlimited => None,

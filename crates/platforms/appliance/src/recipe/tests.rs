@@ -60,7 +60,7 @@ fn node() -> SuperNodeSettings {
         use_case: None,
         gpu: None,
         dcgm: false,
-        backoff: Backoff { exponential: true, longest: Duration::from_secs(300) },
+        backoff: Backoff { exponential: true, max_interval: Duration::from_secs(300) },
         join_token: None,
         client_app: None,
     }
@@ -81,7 +81,7 @@ fn place() -> Place {
     Place::new("/", "/usr/bin/trellis")
 }
 
-/// As somebody would type it.
+/// The command line as a user types it.
 fn typed(program: &Program) -> String {
     format!("{} {}", program.path.display(), program.args.join(" "))
 }
@@ -103,11 +103,11 @@ fn our_superlink() {
          /var/lib/trellis/superlink/state/state.db --run-defaults /etc/trellis/run-defaults.toml --log-level info \
          --keepalive-interval 60s --keepalive-timeout 20s"
     );
-    assert_eq!(recipe.files.values().collect::<Vec<_>>(), ["a = 1\n"], "what nobody said is no default");
+    assert_eq!(recipe.files.values().collect::<Vec<_>>(), ["a = 1\n"], "unset variables are no defaults");
 }
 
 #[test]
-fn our_node_is_patient_without_end_and_has_its_shard() {
+fn our_node_retries_without_limit_and_has_its_shard() {
     let settings = Settings { common: common(), role: RoleSettings::SuperNode(node()) };
     let recipe = recipe(&settings, &found(), &place()).expect("a recipe");
     assert_eq!(
@@ -122,7 +122,7 @@ fn our_node_is_patient_without_end_and_has_its_shard() {
 }
 
 #[test]
-fn what_somebody_says_of_a_node_is_said() {
+fn settings_of_a_node_become_arguments() {
     let gpu = Gpu { visible: Some(vec![0, 2]), memory_fraction: 0.5, fallback_to_cpu: false };
     let mut said = node();
     said.gpu = Some(gpu);
@@ -145,7 +145,7 @@ fn what_somebody_says_of_a_node_is_said() {
 }
 
 #[test]
-fn official_programs_are_told_what_their_release_understands() {
+fn official_programs_get_the_arguments_of_their_release() {
     let by = FlowerBy::Packages;
     for (version, link, exec) in [
         (
@@ -194,7 +194,7 @@ fn containers_have_no_rights_and_see_only_what_they_need() {
     assert!(!line.contains("authority"), "{line}");
 }
 
-/// Process isolation has the apps of a node started by the SuperExec.
+/// With process isolation, the SuperExec starts the apps of a node.
 #[test]
 fn a_superexec_sees_the_gpus_of_its_node() {
     let mut said = node();
@@ -209,7 +209,7 @@ fn a_superexec_sees_the_gpus_of_its_node() {
     }
 }
 
-/// Descriptions that differ from the usual one in what settings or the machine can change.
+/// Launch descriptions that differ from the default in everything that settings or the machine can change.
 fn superlinks() -> Vec<SuperLink> {
     let mut all = Vec::new();
     let mut change = |change: &dyn Fn(&mut Common, &mut SuperLinkSettings, &mut Surroundings)| {
@@ -288,7 +288,7 @@ fn every_field_of_a_launch_can_be_changed_or_is_declared() {
 }
 
 #[test]
-fn no_value_says_more_to_systemd_than_it_is() {
+fn no_value_adds_a_directive_to_a_unit() {
     let mut program = Program::new("supernode", "A node", "/usr/bin/trellis").arg("a b\"c\\ %n $HOME ${X} ;|&");
     program = program.env("A", "x \"y\" %h $z");
     let text = unit::render(&program, &Recipe::default(), &place()).expect("it can be said");

@@ -1,4 +1,4 @@
-//! Units of systemd, written so that no value can say more than it is. Pure.
+//! systemd units. Values are quoted so that they cannot add directives. Pure.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use super::{Program, Recipe};
 use crate::place::{Place, USER};
 use crate::settings::Role;
 
-/// A word that systemd cannot be told.
+/// The value cannot be represented in a unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} of {unit} has a control character in it, which no unit can hold")]
-pub struct Unsayable {
+#[error("{what} of {unit} has a control character, which systemd cannot represent")]
+pub struct Unrepresentable {
     pub unit: String,
     pub what: String,
 }
@@ -20,12 +20,12 @@ pub fn name(program: &Program) -> String {
     format!("trellis-{}.service", program.name)
 }
 
-/// The unit of a program.
-pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<String, Unsayable> {
+/// Unit of a program.
+pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<String, Unrepresentable> {
     let unit = name(program);
     let say = |what: &str, text: &str, dollars: bool| {
-        let unsayable = || Unsayable { unit: unit.clone(), what: what.to_owned() };
-        quoted(text, dollars).ok_or_else(unsayable)
+        let unrepresentable = || Unrepresentable { unit: unit.clone(), what: what.to_owned() };
+        quoted(text, dollars).ok_or_else(unrepresentable)
     };
     let mut text = format!(
         "# Files: {:016x}\n[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service trellis-agent.service\n\
@@ -39,7 +39,7 @@ pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<Strin
         let _ = writeln!(text, "ExecStartPre=-{}", words?.join(" "));
     }
     if program.name == Role::SuperLink.name() {
-        // After a reboot it may be there before the agent: nobody comes in before it is said who may.
+        // After a reboot the unit may start before the agent, so it loads the firewall rules first.
         let rules = say("the firewall's file", &place.firewall().display().to_string(), true)?;
         let _ = writeln!(text, "ExecStartPre=+/usr/sbin/nft -f {rules}");
     }
@@ -65,8 +65,8 @@ pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<Strin
 fn hardened(
     recipe: &Recipe,
     place: &Place,
-    say: &impl Fn(&str, &str, bool) -> Result<String, Unsayable>,
-) -> Result<String, Unsayable> {
+    say: &impl Fn(&str, &str, bool) -> Result<String, Unrepresentable>,
+) -> Result<String, Unrepresentable> {
     let mut text = format!(
         "User={USER}\nGroup={USER}\nNoNewPrivileges=yes\nCapabilityBoundingSet=\nAmbientCapabilities=\n\
          ProtectSystem=strict\nProtectHome=yes\nPrivateTmp=yes\nProtectKernelTunables=yes\nProtectKernelModules=yes\n\
@@ -81,7 +81,7 @@ fn hardened(
     Ok(text)
 }
 
-/// One word, whatever is in it. `None`: it cannot be said.
+/// Quotes a value as one word. `None` if systemd cannot represent it.
 fn quoted(text: &str, dollars: bool) -> Option<String> {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
@@ -97,7 +97,7 @@ fn quoted(text: &str, dollars: bool) -> Option<String> {
     Some(quoted)
 }
 
-/// The agent, which is there for the VM's life.
+/// Unit of the agent.
 pub fn agent(place: &Place) -> String {
     let program = place.program.display();
     format!(
@@ -109,8 +109,8 @@ pub fn agent(place: &Place) -> String {
     )
 }
 
-/// For machines without one-apps: the boot is over when the agent says that all is well. The agent reads the context itself; a
-/// second reader beside it would be in its way.
+/// Unit for machines without one-apps. It ends the boot when the agent reports success. The agent reads the context itself,
+/// so the unit does not.
 pub fn appliance(place: &Place) -> String {
     let program = place.program.display();
     format!(
@@ -121,8 +121,8 @@ pub fn appliance(place: &Place) -> String {
     )
 }
 
-/// The units of a recipe, by their files.
-pub fn all(recipe: &Recipe, place: &Place) -> Result<Vec<(PathBuf, String)>, Unsayable> {
+/// Units of a recipe, by path.
+pub fn all(recipe: &Recipe, place: &Place) -> Result<Vec<(PathBuf, String)>, Unrepresentable> {
     let unit = |program: &Program| Ok((place.units().join(name(program)), render(program, recipe, place)?));
     recipe.programs.iter().map(unit).collect()
 }

@@ -1,4 +1,4 @@
-//! This process keeps the programs: each in a process group of its own, started again when it ends, and ended with us.
+//! Direct supervisor: runs each program in its own process group, restarts it when it ends, and stops it with the agent.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -14,32 +14,33 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use trellis_clock::now_ms;
 
-use super::{Change, Sight};
+use super::{Change, ProgramStatus};
+use crate::failure::{Code, Failure};
 use crate::place::Place;
 use crate::recipe::{Program, Recipe};
-use crate::trouble::{Code, Trouble};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Who lived so long had started well.
-const STARTED_WELL: Duration = Duration::from_secs(30);
-/// Ends in a row after which it is trouble.
-const MOST_FAILURES: u32 = 3;
-/// For a program to end by itself; then it is killed.
-const FAREWELL: Duration = Duration::from_secs(10);
-const BEFORE: Duration = Duration::from_secs(60);
-/// What programs see of our environment; the rest may hold secrets of the context.
-const KEPT: [&str; 8] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// A program that ran for this long started successfully.
+const MIN_UPTIME: Duration = Duration::from_secs(30);
+/// After this many consecutive ends, the supervisor reports a failure.
+const MAX_FAILURES: u32 = 3;
+/// Time for a program to end by itself before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const BEFORE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Environment variables that programs inherit; the others may hold secrets of the context.
+const INHERITED: [&str; 8] =
+    ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 #[derive(Default)]
 pub struct Direct {
-    kept: BTreeMap<String, Kept>,
+    supervised: BTreeMap<String, Supervised>,
     first: Option<String>,
     digest: u64,
     ended: Arc<Notify>,
 }
 
-struct Kept {
+struct Supervised {
     program: Program,
     state: Arc<Mutex<State>>,
     stop: Option<oneshot::Sender<()>>,
@@ -50,45 +51,47 @@ struct Kept {
 struct State {
     instance: Option<String>,
     failures: u32,
-    ending: String,
+    exit: String,
 }
 
 impl Direct {
     pub fn change(&self, recipe: &Recipe) -> Change {
-        if self.kept.is_empty() {
+        if self.supervised.is_empty() {
             return if recipe.programs.is_empty() { Change::Nothing } else { Change::Start };
         }
-        let same = recipe.programs.len() == self.kept.len()
-            && recipe
-                .programs
-                .iter()
-                .all(|program| self.kept.get(&program.name).is_some_and(|kept| kept.program == *program));
+        let same = recipe.programs.len() == self.supervised.len()
+            && recipe.programs.iter().all(|program| {
+                self.supervised.get(&program.name).is_some_and(|supervised| supervised.program == *program)
+            });
         if same && self.digest == recipe.digest() { Change::Nothing } else { Change::Restart }
     }
 
-    pub async fn apply(&mut self, recipe: &Recipe, place: &Place) -> Result<(), Trouble> {
+    pub async fn apply(&mut self, recipe: &Recipe, place: &Place) -> Result<(), Failure> {
         if self.change(recipe) == Change::Nothing {
             return Ok(());
         }
         self.stop().await;
         for program in &recipe.programs {
             if !program.path.exists() {
-                return Err(Trouble::new(Code::StartFailed, format!("{} is not there", program.path.display())));
+                return Err(Failure::new(Code::StartFailed, format!("{} does not exist", program.path.display())));
             }
         }
         for program in &recipe.programs {
-            self.kept.insert(program.name.clone(), keep(program.clone(), place.clone(), Arc::clone(&self.ended)));
+            self.supervised
+                .insert(program.name.clone(), supervise(program.clone(), place.clone(), Arc::clone(&self.ended)));
         }
         self.first = recipe.programs.first().map(|program| program.name.clone());
         self.digest = recipe.digest();
         Ok(())
     }
 
-    pub fn sight(&self) -> Sight {
-        let Some(kept) = self.first.as_ref().and_then(|name| self.kept.get(name)) else { return Sight::default() };
-        let state = kept.state.lock().expect("nobody panics while holding it");
-        let failing = (state.failures >= MOST_FAILURES).then(|| format!("{} {}", kept.program.name, state.ending));
-        Sight { instance: state.instance.clone(), failing }
+    pub fn status(&self) -> ProgramStatus {
+        let Some(supervised) = self.first.as_ref().and_then(|name| self.supervised.get(name)) else {
+            return ProgramStatus::default();
+        };
+        let state = supervised.state.lock().expect("no holder of the lock panics");
+        let failing = (state.failures >= MAX_FAILURES).then(|| format!("{} {}", supervised.program.name, state.exit));
+        ProgramStatus { instance: state.instance.clone(), failing }
     }
 
     pub async fn ended(&self) {
@@ -97,11 +100,11 @@ impl Direct {
 
     pub async fn stop(&mut self) {
         let mut tasks = Vec::new();
-        for (_, mut kept) in std::mem::take(&mut self.kept) {
-            if let Some(stop) = kept.stop.take() {
+        for (_, mut supervised) in std::mem::take(&mut self.supervised) {
+            if let Some(stop) = supervised.stop.take() {
                 let _ = stop.send(());
             }
-            tasks.push(kept.task);
+            tasks.push(supervised.task);
         }
         for task in tasks {
             let _ = task.await;
@@ -110,45 +113,45 @@ impl Direct {
     }
 }
 
-fn keep(program: Program, place: Place, ended: Arc<Notify>) -> Kept {
+fn supervise(program: Program, place: Place, ended: Arc<Notify>) -> Supervised {
     let state = Arc::new(Mutex::new(State::default()));
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(life(program.clone(), place, Arc::clone(&state), ended, stopped));
-    Kept { program, state, stop: Some(stop), task }
+    let task = tokio::spawn(run(program.clone(), place, Arc::clone(&state), ended, stopped));
+    Supervised { program, state, stop: Some(stop), task }
 }
 
-/// From the first start to the word that it shall end.
-async fn life(
+/// Runs and restarts the program until `stopped` resolves.
+async fn run(
     program: Program,
     place: Place,
     state: Arc<Mutex<State>>,
     ended: Arc<Notify>,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let note = |change: &dyn Fn(&mut State)| change(&mut state.lock().expect("nobody panics while holding it"));
-    let mut pause = FIRST_PAUSE;
+    let note = |change: &dyn Fn(&mut State)| change(&mut state.lock().expect("no holder of the lock panics"));
+    let mut pause = MIN_BACKOFF;
     loop {
         let began = Instant::now();
-        let ending = match start(&program, &place).await {
-            Err(error) => format!("cannot be started: {error}"),
+        let exit = match start(&program, &place).await {
+            Err(error) => format!("could not be started: {error}"),
             Ok(mut child) => {
                 let instance = now_ms().to_string();
                 note(&|state| state.instance = Some(instance.clone()));
                 tokio::select! {
-                    status = child.wait() => told(status),
+                    status = child.wait() => describe_exit(status),
                     _ = &mut stopped => return end(child).await,
                 }
             }
         };
-        let well = began.elapsed() >= STARTED_WELL;
+        let ran_long = began.elapsed() >= MIN_UPTIME;
         note(&|state| {
             state.instance = None;
-            state.failures = if well { 1 } else { state.failures + 1 };
-            state.ending.clone_from(&ending);
+            state.failures = if ran_long { 1 } else { state.failures + 1 };
+            state.exit.clone_from(&exit);
         });
-        tracing::warn!(program = %program.name, "{ending}; it is started again");
+        tracing::warn!(program = %program.name, "{exit}; restarting");
         ended.notify_one();
-        pause = if well { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        pause = if ran_long { MIN_BACKOFF } else { (pause * 2).min(MAX_BACKOFF) };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = &mut stopped => return,
@@ -160,12 +163,12 @@ async fn start(program: &Program, place: &Place) -> std::io::Result<Child> {
     for command in &program.before {
         let Some((path, args)) = command.split_first() else { continue };
         let run = Command::new(path).args(args).stdin(Stdio::null()).kill_on_drop(true).status();
-        let _ = tokio::time::timeout(BEFORE, run).await;
+        let _ = tokio::time::timeout(BEFORE_TIMEOUT, run).await;
     }
     let mut command = Command::new(&place.program);
-    // Our own program first: it sees to it that this one ends with us, however we end.
+    // The wrapper ends the program if this process dies, even by SIGKILL.
     command.args(["appliance", "held", "--"]).arg(&program.path).args(&program.args);
-    command.env_clear().envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.env_clear().envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.env("HOME", place.state()).envs(&program.env).current_dir(place.root());
     command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
     if let Some(log) = &program.log {
@@ -175,18 +178,18 @@ async fn start(program: &Program, place: &Place) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Asks the whole group to end, and ends it.
+/// Terminates the whole process group, and kills it after a timeout.
 async fn end(mut child: Child) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let Some(group) = group else { return };
     let _ = kill_process_group(group, Signal::TERM);
-    if tokio::time::timeout(FAREWELL, child.wait()).await.is_err() {
+    if tokio::time::timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
         let _ = kill_process_group(group, Signal::KILL);
         let _ = child.wait().await;
     }
 }
 
-fn told(status: std::io::Result<ExitStatus>) -> String {
+fn describe_exit(status: std::io::Result<ExitStatus>) -> String {
     match status.map(|status| (status.code(), status.signal())) {
         Ok((Some(code), _)) => format!("exited with code {code}"),
         Ok((None, Some(signal))) => format!("was killed by signal {signal}"),

@@ -1,4 +1,4 @@
-//! systemd keeps the programs, each as a unit that is enabled: they come back with the VM, whether the agent does or not.
+//! systemd supervisor: each program is an enabled unit, so it starts with the VM even without the agent.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,21 +11,21 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::process::Command;
 use tokio::sync::Notify;
 
-use super::{Change, Sight};
+use super::{Change, ProgramStatus};
 use crate::disk;
+use crate::failure::{Code, Failure};
 use crate::place::Place;
 use crate::recipe::{Recipe, unit};
-use crate::trouble::{Code, Trouble};
 
-const PATIENCE: Duration = Duration::from_secs(90);
-/// All that a recipe can have; those that it does not have are taken away.
-const OURS: [&str; 4] = ["superlink", "supernode", "superexec", "dcgm"];
-/// Starts in a row after which it is trouble.
-const MOST_RESTARTS: u64 = 3;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(90);
+/// All programs that a recipe can have. Units of programs that a recipe lacks are removed.
+const PROGRAMS: [&str; 4] = ["superlink", "supernode", "superexec", "dcgm"];
+/// After this many consecutive starts, the supervisor reports a failure.
+const MAX_RESTARTS: u64 = 3;
 
 #[derive(Debug, Default)]
 pub struct Systemd {
-    /// The process of the first program, as it was seen last.
+    /// Process of the first program at the last observation.
     main: Mutex<Option<i32>>,
     ended: Arc<Notify>,
 }
@@ -35,10 +35,11 @@ impl Systemd {
         let Ok(units) = unit::all(recipe, place) else { return Change::Restart };
         let mut change = Change::Nothing;
         for ((path, text), program) in units.iter().zip(&recipe.programs) {
-            let shown = show(&unit::name(program)).await;
-            let is_active = shown.value("ActiveState").is_some_and(|state| state == "active" || state == "activating");
+            let properties = properties_of(&unit::name(program)).await;
+            let is_active =
+                properties.value("ActiveState").is_some_and(|state| state == "active" || state == "activating");
             let is_current = std::fs::read_to_string(path).is_ok_and(|found| found == *text)
-                && shown.value("NeedDaemonReload") != Some("yes");
+                && properties.value("NeedDaemonReload") != Some("yes");
             change = match (is_active, is_current) {
                 (true, true) => change,
                 (true, false) => return Change::Restart,
@@ -48,14 +49,14 @@ impl Systemd {
         change
     }
 
-    pub async fn apply(&self, recipe: &Recipe, place: &Place) -> Result<(), Trouble> {
-        let failed = |why: String| Trouble::new(Code::StartFailed, why);
+    pub async fn apply(&self, recipe: &Recipe, place: &Place) -> Result<(), Failure> {
+        let failed = |why: String| Failure::new(Code::StartFailed, why);
         let units = unit::all(recipe, place).map_err(|error| failed(error.to_string()))?;
         let mut changed = Vec::new();
         for ((path, text), program) in units.iter().zip(&recipe.programs) {
             let is_new = disk::write(path, text.as_bytes(), 0o644, None).map_err(|error| failed(error.to_string()))?;
             let name = unit::name(program);
-            if is_new || show(&name).await.value("NeedDaemonReload") == Some("yes") {
+            if is_new || properties_of(&name).await.value("NeedDaemonReload") == Some("yes") {
                 changed.push(name);
             }
         }
@@ -71,7 +72,7 @@ impl Systemd {
     }
 
     async fn remove_others(&self, recipe: &Recipe, place: &Place) {
-        for name in OURS.iter().filter(|name| !recipe.programs.iter().any(|program| program.name == **name)) {
+        for name in PROGRAMS.iter().filter(|name| !recipe.programs.iter().any(|program| program.name == **name)) {
             let unit = format!("trellis-{name}.service");
             let path = place.units().join(&unit);
             if path.exists() {
@@ -81,32 +82,33 @@ impl Systemd {
         }
     }
 
-    pub async fn restart(&self, recipe: &Recipe) -> Result<(), Trouble> {
+    pub async fn restart(&self, recipe: &Recipe) -> Result<(), Failure> {
         for program in &recipe.programs {
             let restarted = systemctl(&["restart", &unit::name(program)]).await;
-            restarted.map_err(|why| Trouble::new(Code::StartFailed, why))?;
+            restarted.map_err(|why| Failure::new(Code::StartFailed, why))?;
         }
         Ok(())
     }
 
-    pub async fn sight(&self, recipe: &Recipe) -> Sight {
-        let Some(first) = recipe.programs.first() else { return Sight::default() };
-        let shown = show(&unit::name(first)).await;
-        let runs = shown.value("ActiveState") == Some("active");
-        self.watch(shown.value("MainPID").and_then(|text| text.parse().ok()));
+    pub async fn status(&self, recipe: &Recipe) -> ProgramStatus {
+        let Some(first) = recipe.programs.first() else { return ProgramStatus::default() };
+        let properties = properties_of(&unit::name(first)).await;
+        let runs = properties.value("ActiveState") == Some("active");
+        self.watch(properties.value("MainPID").and_then(|text| text.parse().ok()));
         let number = |hex: &str| u64::from_str_radix(hex.get(..16)?, 16).ok();
-        let instance = shown.value("InvocationID").filter(|_| runs).and_then(number).map(|number| number.to_string());
-        let restarts = shown.value("NRestarts").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let failing = (!runs && restarts >= MOST_RESTARTS).then(|| {
-            let result = shown.value("Result").unwrap_or("unknown");
+        let instance =
+            properties.value("InvocationID").filter(|_| runs).and_then(number).map(|number| number.to_string());
+        let restarts = properties.value("NRestarts").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let failing = (!runs && restarts >= MAX_RESTARTS).then(|| {
+            let result = properties.value("Result").unwrap_or("unknown");
             format!("{} was started {restarts} times and ended each time ({result})", first.name)
         });
-        Sight { instance, failing }
+        ProgramStatus { instance, failing }
     }
 
-    /// A thread waits for the end of each process that is seen: systemd itself is asked only now and then.
+    /// A thread waits for the end of each observed process, because polling systemd costs more.
     fn watch(&self, pid: Option<i32>) {
-        let mut main = self.main.lock().expect("nobody panics while holding it");
+        let mut main = self.main.lock().expect("no holder of the lock panics");
         if *main == pid {
             return;
         }
@@ -127,35 +129,35 @@ impl Systemd {
     }
 }
 
-/// Properties of a unit, `NAME=value` in lines.
-struct Shown(String);
+/// Parses the properties of a unit: lines `NAME=value`.
+struct Properties(String);
 
-impl Shown {
+impl Properties {
     fn value(&self, name: &str) -> Option<&str> {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
     }
 }
 
-async fn show(unit: &str) -> Shown {
+async fn properties_of(unit: &str) -> Properties {
     let properties = "--property=ActiveState,NeedDaemonReload,InvocationID,NRestarts,Result,MainPID";
-    Shown(systemctl(&["show", properties, unit]).await.unwrap_or_default())
+    Properties(systemctl(&["show", properties, unit]).await.unwrap_or_default())
 }
 
-/// What it prints, or what it has to say about why not.
+/// Output of the command, or the reason of its failure.
 pub async fn systemctl(args: &[&str]) -> Result<String, String> {
     run("systemctl", args).await
 }
 
-/// Runs a program of the system to its end.
+/// Runs a system command until it ends.
 pub async fn run(program: impl AsRef<Path>, args: &[&str]) -> Result<String, String> {
     let program = program.as_ref();
-    let told = || format!("{} {}", program.display(), args.join(" "));
+    let command = || format!("{} {}", program.display(), args.join(" "));
     let run = Command::new(program).args(args).stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(PATIENCE, run).await.map_err(|_| format!("{} takes too long", told()))?;
-    let output = output.map_err(|error| format!("{} cannot be run: {error}", told()))?;
+    let output = tokio::time::timeout(COMMAND_TIMEOUT, run).await.map_err(|_| format!("{} timed out", command()))?;
+    let output = output.map_err(|error| format!("{} cannot be run: {error}", command()))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} failed: {}", told(), said.trim()))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} failed: {}", command(), stderr.trim()))
 }

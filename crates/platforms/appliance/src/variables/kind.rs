@@ -1,4 +1,4 @@
-//! What a variable may be: in words, and as the type of a template's input. How each is read is elsewhere.
+//! Kinds of variables: a description, and the type of a template's input. The parsers are elsewhere.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ pub enum Kind {
     /// YES or NO.
     Switch,
     Choice(&'static [&'static str]),
-    /// From, to.
-    Whole(u64, u64),
+    /// Minimum, maximum.
+    Integer(u64, u64),
     Number(Bounds),
     /// One word of printable ASCII.
     Word,
-    /// A certificate or a key: base64 of PEM, or the PEM itself.
+    /// A certificate or a key: PEM, or base64 of PEM.
     Pem,
     Version,
     /// `IP:PORT` to listen at.
     Listen,
     /// `HOST:PORT` to call.
     Authority,
-    /// Below the state directory.
+    /// Path below the state directory.
     RelativePath,
-    /// Of the VM.
+    /// Path in the VM.
     AbsolutePath,
     /// `IP:10.0.0.1,DNS:fl.example.org`
     Names,
@@ -37,16 +37,16 @@ pub enum Kind {
     WireGuardKey,
     /// `10.66.0.2/24`
     Interface,
-    /// Not looked into.
+    /// Not validated.
     Any,
 }
 
-/// Numbers that are allowed. All are finite.
+/// Range of numbers. All of them are finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     pub low: f64,
     pub high: f64,
-    /// Whether the ends themselves are allowed.
+    /// Whether the limits themselves are valid.
     pub with_low: bool,
     pub with_high: bool,
 }
@@ -70,12 +70,12 @@ impl fmt::Display for Bounds {
 }
 
 impl Kind {
-    /// As the type of a user input of OpenNebula.
+    /// Type of a user input of OpenNebula.
     pub fn input_type(self) -> &'static str {
         match self {
             Kind::Switch => "boolean",
             Kind::Choice(_) => "list",
-            Kind::Whole(..) => "number",
+            Kind::Integer(..) => "number",
             Kind::Number(_) => "number-float",
             Kind::Pem => "text64",
             _ => "text",
@@ -83,14 +83,14 @@ impl Kind {
     }
 }
 
-/// What is wanted, in words.
+/// Description of the valid values.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Switch => f.write_str("YES or NO"),
             Kind::Choice(names) => write!(f, "one of {}", names.join(", ")),
-            Kind::Whole(least, u64::MAX) => write!(f, "a whole number from {least}"),
-            Kind::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Kind::Integer(least, u64::MAX) => write!(f, "a whole number from {least}"),
+            Kind::Integer(least, most) => write!(f, "a whole number from {least} to {most}"),
             Kind::Number(bounds) => bounds.fmt(f),
             Kind::Word => f.write_str("one word of printable ASCII"),
             Kind::Pem => f.write_str("PEM in base64 (base64 -w0 FILE)"),

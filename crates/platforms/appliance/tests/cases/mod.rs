@@ -1,5 +1,5 @@
-//! One case or more for every declared variable: what it changes in the settings, or why it is refused. Other tests of what is done
-//! with the settings start from the same list.
+//! At least one case for every declared variable: the setting that it changes, or the reason of its rejection. Other tests
+//! use the same list.
 
 use serde_json::{Value, json};
 use trellis_appliance::settings::Role::{self, Gateway, SuperLink, SuperNode};
@@ -7,17 +7,17 @@ use trellis_appliance::settings::Role::{self, Gateway, SuperLink, SuperNode};
 pub struct Case {
     pub variable: &'static str,
     pub role: Role,
-    /// The variable itself comes first.
+    /// The variable under test comes first.
     pub said: Vec<(&'static str, String)>,
     pub then: Then,
 }
 
 pub enum Then {
-    /// This place of the settings has this value, and had another without the variable.
+    /// This path of the settings has this value, and a different one without the variable.
     Is(&'static str, Value),
     Refused(&'static str),
     Warned(&'static str),
-    /// It is somebody else's: settings and warnings stay as they are.
+    /// The variable belongs to another program: settings and warnings do not change.
     Untouched,
 }
 
@@ -68,20 +68,20 @@ fn common() -> Vec<Case> {
         is("FL_FLOWER_BY", "podman", SuperNode, "/common/runtime", json!({"flower": {"by": "podman"}}))
             .with(&[("FL_RUNTIME", "flower")]),
         is("FLOWER_VERSION", "1.40.2", SuperLink, "/common/flower_version", json!("1.40.2")),
-        case("FLOWER_VERSION", "1.24.0", SuperLink, Then::Refused("apps of that version cannot be run")),
+        case("FLOWER_VERSION", "1.24.0", SuperLink, Then::Refused("apps of that version are not supported")),
         is("FL_ISOLATION", "process", SuperNode, "/common/isolation", json!("process")),
         is("FL_TLS_ENABLED", "no", SuperNode, "/common/tls", json!(false)),
         is("FL_GRPC_KEEPALIVE_TIME", "120", SuperLink, "/common/keepalive/interval/secs", json!(120)),
-        case("FL_GRPC_KEEPALIVE_TIME", "5", SuperNode, Then::Warned("more than proxies"))
+        case("FL_GRPC_KEEPALIVE_TIME", "5", SuperNode, Then::Warned("proxies may reject"))
             .with(&[("FL_GRPC_KEEPALIVE_TIMEOUT", "2")]),
         is("FL_GRPC_KEEPALIVE_TIMEOUT", "30", SuperNode, "/common/keepalive/timeout/secs", json!(30)),
-        case("FL_GRPC_KEEPALIVE_TIMEOUT", "60", SuperLink, Then::Refused("the next one follows after 60 s")),
+        case("FL_GRPC_KEEPALIVE_TIMEOUT", "60", SuperLink, Then::Refused("the next probe follows after 60 s")),
         is("FL_USE_CASE", "anomaly-detection", SuperLink, "/role/superlink/use_case", json!("anomaly-detection")),
         is("FL_USE_CASE", "anomaly-detection", SuperNode, "/role/supernode/use_case", json!("anomaly-detection")),
         is("REPORT_READY", "YES", Gateway, "/common/report_ready", json!(true)).with(&GATEWAY),
         is("READY_SCRIPT_PATH", "/opt/check", SuperNode, "/common/ready_script", json!("/opt/check")),
-        case("READY_SCRIPT", "ZXhpdCAw", SuperNode, Then::Refused("is not run")),
-        case("TOKEN", "NO", SuperLink, Then::Warned("nothing is published")),
+        case("READY_SCRIPT", "ZXhpdCAw", SuperNode, Then::Refused("are not executed")),
+        case("TOKEN", "NO", SuperLink, Then::Warned("OneGate cannot be used")),
         case("NETWORK", "YES", SuperLink, Then::Untouched),
         case("SSH_PUBLIC_KEY", "ssh-ed25519 AAAA one\nssh-ed25519 AAAA two", SuperNode, Then::Untouched),
         case("START_SCRIPT_BASE64", "ZXhpdCAw", SuperNode, Then::Untouched),
@@ -103,9 +103,9 @@ fn superlink() -> Vec<Case> {
             json!(["10.1.0.0/16", "fd00::/64"]),
         ),
         run("FL_STATE_DISK", "/dev/vdb", "/role/superlink/state_disk", json!("/dev/vdb")),
-        case("FL_STATE_DISK", "/dev/../etc", SuperLink, Then::Refused("cannot be understood")),
+        case("FL_STATE_DISK", "/dev/../etc", SuperLink, Then::Refused("it is invalid")),
         run("FL_DATABASE", "other/x.db", "/role/superlink/database", json!("other/x.db")),
-        case("FL_DATABASE", "../x.db", SuperLink, Then::Refused("cannot be understood")),
+        case("FL_DATABASE", "../x.db", SuperLink, Then::Refused("it is invalid")),
         operator("FL_SSL_CA_CERTFILE", CA, "/role/superlink/certificates/operator/ca", CA),
         operator("FL_SSL_CERTFILE", CERTIFICATE, "/role/superlink/certificates/operator/certificate", CERTIFICATE),
         operator("FL_SSL_KEYFILE", KEY, "/role/superlink/certificates/operator/key", KEY),
@@ -119,7 +119,7 @@ fn superlink() -> Vec<Case> {
         ),
         run("FL_NODE_AUTH", "YES", "/role/superlink/node_auth", json!(true)),
         run("FL_ADMIN_TOKEN", ADMIN, "/role/superlink/admin_token", json!(ADMIN)),
-        case("FL_ADMIN_TOKEN", "secret-token", SuperLink, Then::Refused("32 are the fewest")),
+        case("FL_ADMIN_TOKEN", "secret-token", SuperLink, Then::Refused("the minimum is 32")),
         run("FL_METRICS_ENABLED", "YES", "/role/superlink/metrics_port", json!(9101)),
         run("FL_METRICS_PORT", "9200", "/role/superlink/metrics_port", json!(9200))
             .with(&[("FL_METRICS_ENABLED", "YES")]),
@@ -139,7 +139,7 @@ fn training() -> Vec<Case> {
         run("FL_MIN_EVALUATE_CLIENTS", "1", at("min-evaluate-nodes"), json!(1)),
         run("FL_MIN_AVAILABLE_CLIENTS", "5", at("min-available-nodes"), json!(5)),
         run("FL_MIN_AVAILABLE_CLIENTS", "5", "/role/superlink/training/min_available", json!(5)),
-        case("FL_MIN_FIT_CLIENTS", "3", SuperLink, Then::Warned("3 nodes are awaited")),
+        case("FL_MIN_FIT_CLIENTS", "3", SuperLink, Then::Warned("waits for 3 nodes")),
         run("FL_PROXIMAL_MU", "0.01", at("proximal-mu"), json!(0.01)).with(&[("FL_STRATEGY", "FedProx")]),
         case("FL_PROXIMAL_MU", "0", SuperLink, Then::Warned("is FedAvg")).with(&[("FL_STRATEGY", "FedProx")]),
         run("FL_SERVER_LR", "0.02", at("server-lr"), json!(0.02)).with(&[("FL_STRATEGY", "FedAdam")]),
@@ -154,7 +154,7 @@ fn training() -> Vec<Case> {
         run("FL_TRIM_BETA", "0.3", at("trim-beta"), json!(0.3)).with(&[("FL_STRATEGY", "FedTrimmedAvg")]),
         case("FL_TRIM_BETA", "0.5", SuperLink, Then::Refused("out of range")),
         case("FL_TRIM_BETA", "0", SuperLink, Then::Refused("out of range")),
-        case("FL_TRIM_BETA", "0.3", SuperLink, Then::Warned("FedAvg does not know it")),
+        case("FL_TRIM_BETA", "0.3", SuperLink, Then::Warned("FedAvg does not support it")),
         run("FL_CHECKPOINT_ENABLED", "NO", "/role/superlink/training/checkpoints", json!(null)),
         run("FL_CHECKPOINT_INTERVAL", "2", "/role/superlink/training/checkpoints/every_rounds", json!(2)),
         run("FL_CHECKPOINT_PATH", "/data/kept", "/role/superlink/training/checkpoints/directory", json!("/data/kept")),
@@ -166,7 +166,7 @@ fn supernode() -> Vec<Case> {
     let gpu = [("FL_GPU_ENABLED", "YES")];
     vec![
         node("FL_SUPERLINK_ADDRESS", "[fd00::1]:9092", "/role/supernode/coordinator", json!("[fd00::1]:9092")),
-        case("FL_SUPERLINK_ADDRESS", "fl.example.org:70000", SuperNode, Then::Refused("its port is none")),
+        case("FL_SUPERLINK_ADDRESS", "fl.example.org:70000", SuperNode, Then::Refused("its port is not")),
         node(
             "FL_NODE_CONFIG",
             "partition-id=3 data=\"/my data\" share=0.5 on=true name=it's",
@@ -220,6 +220,6 @@ fn gateway() -> Vec<Case> {
         gate("WG_PEER_ALLOWED_IPS", "fd66::/64", "/role/gateway/peers/0/allowed_ips", json!(["fd66::/64"])),
         gate("WG_PEER_KEEPALIVE", "0", "/role/gateway/peers/0/keepalive_s", json!(null)),
         case("WG_PRIVATE_KEY", "c2hvcnQ=", Gateway, Then::Refused("it has 5 bytes")).with(&GATEWAY[1..]),
-        case("WG_PEER_ALLOWED_IPS", "10.66.0.1/24", Gateway, Then::Refused("no network")).with(&GATEWAY[..3]),
+        case("WG_PEER_ALLOWED_IPS", "10.66.0.1/24", Gateway, Then::Refused("not a network")).with(&GATEWAY[..3]),
     ]
 }

@@ -1,4 +1,4 @@
-//! A namespace of the control plane that all tests share, and a driver of it that may do what the documented role allows.
+//! A namespace of the shared control plane, and a driver with the permissions of the documented role.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -8,18 +8,18 @@ use serde_json::Value;
 use tempfile::TempDir;
 use trellis_driver_kube::{KubeDriver, KubeSettings, KubeSites};
 use trellis_fake_kubelet::{Kubelet, Settings};
-use trellis_plan::conformance::wishes;
+use trellis_plan::conformance::specs;
 use trellis_plan::{
-    Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, Order, Outcome, Phase, ResourceId,
-    Sighting, Spec, Verb,
+    Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, Order, Outcome, Phase, Presence,
+    ResourceId, Spec, Verb,
 };
 use trellis_spec::{KubeSite, Name, Persistence};
 use trellis_testing::kube::{ControlPlane, Parts, shared};
 
-/// Longer than anything takes on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(50);
-/// Kinds that a federation may leave something of.
+/// Longer than any step on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Kinds of objects of a federation.
 const KINDS: &str = "statefulsets,pods,services,secrets,configmaps,persistentvolumeclaims,poddisruptionbudgets";
 
 pub struct Scene {
@@ -27,7 +27,7 @@ pub struct Scene {
     pub kubelet: &'static Kubelet,
     pub namespace: String,
     kubeconfig: PathBuf,
-    /// Another one after each loss.
+    /// Replaced when the test loses the disk.
     directory: Mutex<TempDir>,
     driver: Mutex<Option<(Arc<KubeSites>, Arc<KubeDriver>)>>,
 }
@@ -48,7 +48,7 @@ fn cluster() -> Option<(&'static ControlPlane, &'static Kubelet)> {
 }
 
 impl Scene {
-    /// `None`: there is no control plane on this machine, which was said.
+    /// `None`: no control plane is installed on this machine, which is printed.
     pub async fn new(prefix: &str) -> Option<Scene> {
         let (plane, kubelet) = tokio::task::spawn_blocking(cluster).await.expect("no panic")?;
         let namespace = plane.namespace(prefix);
@@ -69,7 +69,7 @@ impl Scene {
         Some(scene)
     }
 
-    /// As the administrator, in this namespace.
+    /// Runs kubectl as administrator in this namespace.
     pub fn kubectl(&self, arguments: &[&str], input: &str) -> String {
         let all: Vec<&str> = ["-n", &self.namespace].into_iter().chain(arguments.iter().copied()).collect();
         let output = self.plane.kubectl_with_input(&all, input);
@@ -77,7 +77,7 @@ impl Scene {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Objects of a kind, as JSON.
+    /// Objects as JSON.
     pub fn get(&self, what: &[&str]) -> Value {
         let all: Vec<&str> = ["get"].into_iter().chain(what.iter().copied()).chain(["-o", "json"]).collect();
         serde_json::from_str(&self.kubectl(&all, "")).expect("JSON")
@@ -93,7 +93,7 @@ impl Scene {
         KubeSite { kubeconfig: Some(self.kubeconfig.clone()), ..KubeSite::of(&self.namespace) }
     }
 
-    /// As after a crash, with the disk lost too.
+    /// Opens a driver with an empty disk.
     pub fn open(&self) {
         self.open_with(self.site());
     }
@@ -130,48 +130,48 @@ impl Scene {
         assert!(matches!(outcome, Outcome::Done | Outcome::Started), "{outcome:?}");
     }
 
-    pub async fn see(&self, id: &ResourceId) -> Sighting {
+    pub async fn see(&self, id: &ResourceId) -> Presence {
         match self.driver().observe(&id.federation, &id.site).await {
             Observation::Unreachable { why } => panic!("the site cannot be reached: {why}"),
-            Observation::Seen(seen) => seen.resources.get(id).cloned().unwrap_or(Sighting::Absent),
+            Observation::Reached(seen) => seen.resources.get(id).cloned().unwrap_or(Presence::Absent),
         }
     }
 
-    pub async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Sighting) -> bool) -> Sighting {
+    pub async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Presence) -> bool) -> Presence {
         let begun = Instant::now();
         loop {
-            let sighting = self.see(id).await;
-            if is_so(&sighting) {
-                return sighting;
+            let presence = self.see(id).await;
+            if is_so(&presence) {
+                return presence;
             }
-            assert!(begun.elapsed() < PATIENCE, "{id} does not become {what}: {sighting:?}");
-            tokio::time::sleep(LOOK).await;
+            assert!(begun.elapsed() < TIMEOUT, "{id} does not become {what}: {presence:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     pub async fn until_ready(&self, desired: &Desired) -> Facts {
-        let ready = |sighting: &Sighting| {
-            let is_it = sighting.generation() == Some(desired.generation);
-            is_it && sighting.facts().is_some_and(|facts| facts.phase == Phase::Ready)
+        let ready = |presence: &Presence| {
+            let is_it = presence.generation() == Some(desired.generation);
+            is_it && presence.facts().is_some_and(|facts| facts.phase == Phase::Ready)
         };
-        let sighting = self.until(&desired.id, "ready", ready).await;
-        sighting.facts().cloned().expect("it is ready")
+        let presence = self.until(&desired.id, "ready", ready).await;
+        presence.facts().cloned().expect("it is ready")
     }
 
     pub async fn until_hindered(&self, id: &ResourceId, word: &str) -> String {
-        let hindered = |sighting: &Sighting| {
-            let hindrance = sighting.facts().and_then(|facts| facts.hindrance.as_ref());
-            hindrance.is_some_and(|hindrance| hindrance.contains(word))
+        let hindered = |presence: &Presence| {
+            let waiting_for = presence.facts().and_then(|facts| facts.waiting_for.as_ref());
+            waiting_for.is_some_and(|waiting_for| waiting_for.contains(word))
         };
-        let sighting = self.until(id, "hindered", hindered).await;
-        sighting.facts().and_then(|facts| facts.hindrance.clone()).expect("it is hindered")
+        let presence = self.until(id, "hindered", hindered).await;
+        presence.facts().and_then(|facts| facts.waiting_for.clone()).expect("it is hindered")
     }
 
     pub async fn until_absent(&self, id: &ResourceId) {
-        self.until(id, "absent", |sighting| *sighting == Sighting::Absent).await;
+        self.until(id, "absent", |presence| *presence == Presence::Absent).await;
     }
 
-    /// Until nothing is left with our labels.
+    /// Waits until no object has our labels.
     pub async fn until_nothing_is_left(&self) {
         let begun = Instant::now();
         loop {
@@ -179,8 +179,8 @@ impl Scene {
             if left.is_empty() {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "there is still {left:?}");
-            tokio::time::sleep(LOOK).await;
+            assert!(begun.elapsed() < TIMEOUT, "there is still {left:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -196,7 +196,7 @@ pub fn coordinator(variant: u32) -> CoordinatorSpec {
     CoordinatorSpec {
         program: Some(format!("0.{variant}.0")),
         persistence: Persistence::Disk { path: None, size_bytes: Some(1 << 30) },
-        ..wishes::coordinator()
+        ..specs::coordinator()
     }
 }
 
@@ -206,6 +206,6 @@ pub fn node(shard: u32, variant: u32) -> NodeSpec {
         client_app: Some("native:mlp".to_owned()),
         shard,
         shards: 3,
-        ..wishes::node("fl.example.org:9092")
+        ..specs::node("fl.example.org:9092")
     }
 }

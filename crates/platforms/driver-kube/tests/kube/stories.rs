@@ -1,4 +1,4 @@
-//! What can happen to a federation in a cluster, and what the driver makes of it.
+//! Scenarios of federations in a cluster: interruptions, conflicts, missing permissions, pods that do not start.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use trellis_testing::kube::{ControlPlane, Parts};
 use crate::scene::{Scene, desired, id, name};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_federation_comes_up_and_leaves_nothing_behind() {
+async fn a_federation_becomes_ready_and_is_deleted_completely() {
     let Some(scene) = Scene::new("whole").await else { return };
     let link = desired(&id("demo/lab/coordinator"), 0);
     scene.make(1, Verb::Create(link.clone())).await;
@@ -39,7 +39,7 @@ async fn a_federation_comes_up_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_disk_loses_nothing() {
+async fn a_driver_with_an_empty_disk_finds_everything() {
     let Some(scene) = Scene::new("disk").await else { return };
     let link = desired(&id("demo/lab/coordinator"), 0);
     scene.make(1, Verb::Create(link.clone())).await;
@@ -52,13 +52,13 @@ async fn a_lost_disk_loses_nothing() {
     assert_eq!(after.instance, before.instance);
     assert_eq!(read(scene.sites().token_path(&name("demo"))), token);
     let outcome = scene.apply(0, Verb::Delete { id: link.id.clone() }).await;
-    assert!(matches!(outcome, Outcome::Refused { .. }), "the last order is known: {outcome:?}");
+    assert!(matches!(outcome, Outcome::Refused { .. }), "the last order is stored: {outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_interrupted_is_followed_by_another() {
+async fn an_interrupted_creation_is_completed() {
     let Some(scene) = Scene::new("interrupted").await else { return };
-    // Each call is given up a little later than the one before: at some point of what it does.
+    // Each call is cancelled a little later than the one before.
     for pause_ms in [0, 2, 4, 6, 8, 11, 15, 20, 30, 45] {
         let link = desired(&id(&format!("at-{pause_ms}/lab/coordinator")), 0);
         let action = Action { order: Order { fence: 1, serial: 1 }, verb: Verb::Create(link.clone()) };
@@ -66,10 +66,10 @@ async fn whoever_is_interrupted_is_followed_by_another() {
         let _ = tokio::time::timeout(Duration::from_millis(pause_ms), driver.apply(&action)).await;
         scene.open();
         match scene.see(&link.id).await.generation() {
-            // As a controller does that sees none.
+            // A controller that observes no part creates it.
             None => scene.make(1, Verb::Create(link.clone())).await,
-            // As a controller does that sees one: it only tells what is wanted.
-            Some(_) => scene.driver().hear(&link.id.federation, &link.id.site, &[&link]),
+            // A controller that observes a part only reports the desired state.
+            Some(_) => scene.driver().set_desired(&link.id.federation, &link.id.site, &[&link]),
         }
         scene.until_ready(&link).await;
         let service = scene.get(&["service", &format!("at-{pause_ms}-superlink")]);
@@ -78,7 +78,7 @@ async fn whoever_is_interrupted_is_followed_by_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_while_all_is_well() {
+async fn nothing_is_written_in_steady_state() {
     let Some(scene) = Scene::new("calm").await else { return };
     let link = desired(&id("demo/lab/coordinator"), 0);
     scene.make(1, Verb::Create(link.clone())).await;
@@ -88,12 +88,12 @@ async fn nothing_is_written_while_all_is_well() {
         format!("{write:?}").contains(&format!("platform-of-{}", scene.namespace))
     };
     let look = async || {
-        driver.hear(&link.id.federation, &link.id.site, &[&link]);
+        driver.set_desired(&link.id.federation, &link.id.site, &[&link]);
         driver.observe(&link.id.federation, &link.id.site).await
     };
     look().await;
     let before = scene.plane.writes().iter().filter(|write| ours(write)).count();
-    assert!(before > 0, "the driver's own writes are found");
+    assert!(before > 0, "the audit log has the writes of the driver");
     for _ in 0..20 {
         look().await;
     }
@@ -101,7 +101,7 @@ async fn nothing_is_written_while_all_is_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_made_is_left_alone() {
+async fn foreign_objects_are_not_changed() {
     let Some(scene) = Scene::new("foreign").await else { return };
     let theirs = "apiVersion: apps/v1
 kind: StatefulSet
@@ -116,23 +116,26 @@ spec:
     scene.kubectl(&["apply", "-f", "-"], theirs);
     let link = desired(&id("demo/lab/coordinator"), 0);
     let outcome = scene.apply(1, Verb::Create(link.clone())).await;
-    assert!(matches!(&outcome, Outcome::Refused { why, .. } if why.contains("somebody else")), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Refused { why, .. } if why.contains("was not created by this driver")),
+        "{outcome:?}"
+    );
     scene.make(2, Verb::Delete { id: link.id.clone() }).await;
     let live = scene.get(&["statefulset", "demo-superlink"]);
     assert!(live["metadata"]["deletionTimestamp"].is_null());
     assert_eq!(live["spec"]["template"]["spec"]["containers"][0]["image"], "none");
-    // A Service in the way is told too, and the federation comes when it is gone.
+    // A foreign Service is reported too, and the federation becomes ready once it is deleted.
     let other = desired(&id("second/lab/coordinator"), 0);
     scene.kubectl(&["create", "service", "clusterip", "second-superlink", "--tcp=1:1"], "");
     scene.make(3, Verb::Create(other.clone())).await;
     scene.until_hindered(&other.id, "Service second-superlink").await;
     scene.kubectl(&["delete", "service", "second-superlink"], "");
-    scene.driver().hear(&other.id.federation, &other.id.site, &[&other]);
+    scene.driver().set_desired(&other.id.federation, &other.id.site, &[&other]);
     scene.until_ready(&other).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quota_is_told_and_lifted() {
+async fn an_exceeded_quota_is_reported() {
     let Some(scene) = Scene::new("quota").await else { return };
     scene.kubectl(&["create", "quota", "none", "--hard=pods=0"], "");
     let node = desired(&id("demo/lab/node/cpu-0"), 0);
@@ -144,14 +147,14 @@ async fn a_quota_is_told_and_lifted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_allowed_is_told_with_what_to_do() {
+async fn missing_permissions_are_reported_with_advice() {
     let Some(scene) = Scene::new("forbidden").await else { return };
     let stranger = scene.plane.kubeconfig_for_user("stranger", None);
     scene.open_with(KubeSite { kubeconfig: Some(stranger), ..scene.site() });
     let link = desired(&id("demo/lab/coordinator"), 0);
     match scene.driver().observe(&link.id.federation, &link.id.site).await {
         Observation::Unreachable { why } => assert!(why.contains("not allowed") && why.contains("Role"), "{why}"),
-        seen => panic!("it sees nothing: {seen:?}"),
+        seen => panic!("it has no permission: {seen:?}"),
     }
     let outcome = scene.apply(1, Verb::Create(link)).await;
     assert!(matches!(&outcome, Outcome::Refused { why, retry: true } if why.contains("Role")), "{outcome:?}");
@@ -162,7 +165,7 @@ async fn what_is_not_allowed_is_told_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_that_cannot_start_say_why() {
+async fn pods_that_do_not_start_are_reported() {
     let Some(scene) = Scene::new("hindered").await else { return };
     let pods = |pod: &str| Pods::of_namespace(&scene.namespace).named(pod);
     scene.kubelet.let_pods(pods("demo-supernode-cpu-0-0"), Behaviour::Waits("ImagePullBackOff".to_owned()));
@@ -180,8 +183,8 @@ async fn pods_that_cannot_start_say_why() {
     }
     scene.until_hindered(&wanted[0].id, "cannot be pulled").await;
     scene.until_hindered(&wanted[1].id, "CreateContainerConfigError").await;
-    scene.until_hindered(&wanted[2].id, "no machine takes its pod").await;
-    // Another generation takes the place of one that never came up.
+    scene.until_hindered(&wanted[2].id, "cannot be scheduled").await;
+    // Another generation replaces one that never became ready.
     let next = desired(&wanted[0].id, 1);
     scene.kubelet.let_pods(pods("demo-supernode-cpu-0-0"), Behaviour::Ready);
     scene.make(9, Verb::Replace(next.clone())).await;
@@ -189,7 +192,7 @@ async fn pods_that_cannot_start_say_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_later_controller_is_heard_of_by_an_earlier() {
+async fn orders_of_an_earlier_controller_are_refused() {
     let Some(scene) = Scene::new("fence").await else { return };
     let link = desired(&id("demo/lab/coordinator"), 0);
     let earlier = scene.driver();
@@ -207,7 +210,7 @@ async fn a_later_controller_is_heard_of_by_an_earlier() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_is_away_is_not_an_empty_site() {
+async fn an_unreachable_api_server_is_not_an_empty_site() {
     let Some(plane) =
         tokio::task::spawn_blocking(|| ControlPlane::start(Parts::WithControllers)).await.expect("no panic")
     else {
@@ -227,8 +230,8 @@ async fn an_api_server_that_is_away_is_not_an_empty_site() {
         plane
     });
     let plane = plane.await.expect("no panic");
-    let sighting = scene.see(&link.id).await;
-    assert_eq!(sighting.generation(), Some(link.generation));
-    assert_eq!(sighting.facts().map(|facts| &facts.phase), Some(&Phase::Starting), "nobody runs pods there");
+    let presence = scene.see(&link.id).await;
+    assert_eq!(presence.generation(), Some(link.generation));
+    assert_eq!(presence.facts().map(|facts| &facts.phase), Some(&Phase::Starting), "there is no kubelet");
     drop(plane);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trellis_client::fleet::Transport;
-use trellis_client::{Patience, Security, SuperLink, Target, Trust, announced_node};
+use trellis_client::{Security, SuperLink, Target, Timeouts, Trust, announced_node};
 
 use super::Report;
 
@@ -26,8 +26,8 @@ pub fn superlink(address: SocketAddr, transport: Transport, tls: bool, trust: Op
         (true, None) => Security::Tls(Trust::system().ok()?),
     };
     let target = Target { host: address.ip().to_string(), port: address.port(), security, token: None };
-    let patience = Patience { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
-    Some(SuperLink::new(target).with_patience(patience).over(transport))
+    let timeouts = Timeouts { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+    Some(SuperLink::new(target).with_timeouts(timeouts).over(transport))
 }
 
 pub async fn ask_superlink(superlink: &SuperLink) -> Report {

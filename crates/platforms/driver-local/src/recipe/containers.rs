@@ -215,7 +215,7 @@ impl Contained<'_> {
 
     /// Another for each part of each home, and legible.
     fn name(&self, role: usize) -> String {
-        let hash = crate::home::hash(self.place.directory.as_os_str().as_encoded_bytes());
+        let hash = trellis_digest::fnv1a(self.place.directory.as_os_str().as_encoded_bytes());
         let part: String = self.place.id.part.name().chars().take(NAME_CHARS).collect();
         match role {
             0 => format!("{OWN}-{hash:016x}-{part}"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use trellis_plan::conformance::wishes;
+use trellis_plan::conformance::specs;
 use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId};
 use trellis_spec::{ConfigValue, Runtime, Tls};
 
@@ -37,12 +37,12 @@ pub fn with_tls(place: Place) -> Place {
 }
 
 pub fn coordinator(runtime: Runtime) -> CoordinatorSpec {
-    CoordinatorSpec { runtime, tls: Tls::Off, ..wishes::coordinator() }
+    CoordinatorSpec { runtime, tls: Tls::Off, ..specs::coordinator() }
 }
 
 pub fn node(runtime: Runtime) -> NodeSpec {
     let node_config = BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]);
-    NodeSpec { runtime, node_config, tls: Tls::Off, ..wishes::node("127.0.0.1:1") }
+    NodeSpec { runtime, node_config, tls: Tls::Off, ..specs::node("127.0.0.1:1") }
 }
 
 /// A program as somebody would type it.

@@ -6,12 +6,12 @@
 use trellis_one::flow::{RoleTemplate, ServiceTemplate};
 use trellis_plan::Millis;
 
-use super::crew::{Crew, Role};
-use super::structure::trouble;
-use super::{Ground, Next, Step};
-use crate::memory::Limits;
+use super::placement::{Placement, Role};
+use super::structure::block;
+use super::{Next, Situation, Step};
+use crate::history::Limits;
 use crate::render::RoleOf;
-use crate::view::{Life, ServiceSeen, ServiceState};
+use crate::view::{Life, ServiceState, ServiceView};
 
 /// Maximum number of services of one federation at one site. A new service must be up before the next one is created,
 /// so the driver itself stays far below this limit.
@@ -19,9 +19,9 @@ const MAX_SERVICES: usize = 8;
 
 /// The facts about the active service that [`decide`] depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Situation {
+struct ServiceFacts {
     state: ServiceState,
-    lasts_ms: Millis,
+    state_age_ms: Millis,
     /// VMs are missing.
     needed: bool,
     /// A missing VM is not in a pool that OneFlow scales, so the cooldown should not delay it.
@@ -35,99 +35,105 @@ struct Situation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     Wait,
-    Order,
+    Request,
     Recover,
     Remove,
     /// Create a second service for the missing VMs.
     Succeed,
 }
 
-fn decide(now: &Situation, limits: &Limits) -> Decision {
-    let stuck = now.lasts_ms >= limits.stuck_ms;
+fn decide(now: &ServiceFacts, limits: &Limits) -> Decision {
+    let stuck = now.state_age_ms >= limits.stuck_ms;
     let warned_ms = if now.faulty { limits.faulty_ms } else { limits.warning_ms };
     match now.state {
-        ServiceState::Runs if now.needed && now.blocked_ms >= limits.stuck_ms => Decision::Succeed,
-        ServiceState::Runs if now.needed => Decision::Order,
-        ServiceState::Warns if now.needed && now.lasts_ms >= warned_ms => Decision::Succeed,
+        ServiceState::Running if now.needed && now.blocked_ms >= limits.stuck_ms => Decision::Succeed,
+        ServiceState::Running if now.needed => Decision::Request,
+        ServiceState::Warning if now.needed && now.state_age_ms >= warned_ms => Decision::Succeed,
         ServiceState::Cooldown if now.urgent || stuck => Decision::Recover,
-        ServiceState::Turns if stuck => Decision::Recover,
+        ServiceState::Changing if stuck => Decision::Recover,
         ServiceState::Failed => Decision::Recover,
-        ServiceState::Stays => Decision::Remove,
-        ServiceState::Leaves if stuck => Decision::Remove,
-        ServiceState::Runs
-        | ServiceState::Warns
+        ServiceState::DeleteFailed => Decision::Remove,
+        ServiceState::Deleting if stuck => Decision::Remove,
+        ServiceState::Running
+        | ServiceState::Warning
         | ServiceState::Cooldown
-        | ServiceState::Turns
-        | ServiceState::Leaves => Decision::Wait,
+        | ServiceState::Changing
+        | ServiceState::Deleting => Decision::Wait,
     }
 }
 
-pub fn keep(ground: &Ground<'_>, crew: &Crew<'_>, template: u32, plan: &ServiceTemplate, next: &mut Next) {
-    let Some(active) = ground.view.active() else {
+pub fn reconcile(
+    situation: &Situation<'_>,
+    placement: &Placement<'_>,
+    template: u32,
+    plan: &ServiceTemplate,
+    next: &mut Next,
+) {
+    let Some(active) = situation.view.active() else {
         return next.steps.push(Step::Instantiate { template, plan: plan.clone() });
     };
-    let others = || ground.view.services.iter().filter(|other| other.id != active.id);
-    for other in others().filter(|other| !is_used(crew, other)) {
-        next.steps.extend(super::teardown::end_service(ground, other));
+    let others = || situation.view.services.iter().filter(|other| other.id != active.id);
+    for other in others().filter(|other| !is_used(placement, other)) {
+        next.steps.extend(super::teardown::end_service(situation, other));
     }
     // VMs that another service is about to create are not counted yet.
-    if others().any(|other| ground.is_busy(other)) {
+    if others().any(|other| situation.is_busy(other)) {
         return;
     }
-    match decide(&situation(ground, crew, active), ground.limits) {
+    match decide(&facts(situation, placement, active), situation.limits) {
         Decision::Wait => {}
-        Decision::Order => next.steps.extend(order(crew, active, plan)),
-        Decision::Recover => recover(ground, active, next),
+        Decision::Request => next.steps.extend(request(placement, active, plan)),
+        Decision::Recover => recover(situation, active, next),
         Decision::Remove => next.steps.push(Step::RemoveService { service: active.id }),
-        Decision::Succeed if ground.view.services.len() < MAX_SERVICES => {
-            let plan = ServiceTemplate { roles: missing_roles(crew, plan), ..plan.clone() };
+        Decision::Succeed if situation.view.services.len() < MAX_SERVICES => {
+            let plan = ServiceTemplate { roles: missing_roles(placement, plan), ..plan.clone() };
             next.steps.push(Step::Instantiate { template, plan });
         }
         Decision::Succeed => {
-            let (id, word, count) = (active.id, &active.word, ground.view.services.len());
-            trouble(
+            let (id, state_name, count) = (active.id, &active.state_name, situation.view.services.len());
+            block(
                 next,
                 format!(
-                    "service {id} is {word} and takes no orders, and there are {count} services of this federation \
-                     already: bring a VM of each role up, or delete services that are not needed (`oneflow list`)"
+                    "service {id} is {state_name} and accepts no requests, and there are {count} services of this federation \
+                     already: repair a VM of each role, or delete unused services (`oneflow list`)"
                 ),
             );
         }
     }
 }
 
-fn situation(ground: &Ground<'_>, crew: &Crew<'_>, service: &ServiceSeen) -> Situation {
+fn facts(situation: &Situation<'_>, placement: &Placement<'_>, service: &ServiceView) -> ServiceFacts {
     let lacks = |(_, role): &(&RoleOf, &Role<'_>)| role.missing() > 0;
-    let is_rigid = |of: &RoleOf| !matches!(of, RoleOf::Pool(pool) if ground.elastic.contains_key(pool));
-    let mut vms = service.roles.iter().flat_map(|role| &role.vms).filter_map(|id| ground.view.vm(*id));
-    Situation {
+    let is_rigid = |of: &RoleOf| !matches!(of, RoleOf::Pool(pool) if situation.elastic.contains_key(pool));
+    let mut vms = service.roles.iter().flat_map(|role| &role.vms).filter_map(|id| situation.view.vm(*id));
+    ServiceFacts {
         state: service.state,
-        lasts_ms: ground.memory.lasts_ms(service.id, ground.now_ms),
-        needed: crew.roles.iter().any(|role| lacks(&role)),
-        urgent: crew.roles.iter().any(|role| lacks(&role) && is_rigid(role.0)),
+        state_age_ms: situation.history.state_age_ms(service.id, situation.now_ms),
+        needed: placement.roles.iter().any(|role| lacks(&role)),
+        urgent: placement.roles.iter().any(|role| lacks(&role) && is_rigid(role.0)),
         faulty: vms.any(|vm| matches!(vm.life, Life::Off | Life::Failed | Life::Unknown)),
-        blocked_ms: ground.memory.blocked_ms(service.id, ground.now_ms),
+        blocked_ms: situation.history.blocked_ms(service.id, situation.now_ms),
     }
 }
 
-fn is_used(crew: &Crew<'_>, service: &ServiceSeen) -> bool {
-    service.roles.iter().flat_map(|role| &role.vms).any(|vm| crew.lives(*vm))
+fn is_used(placement: &Placement<'_>, service: &ServiceView) -> bool {
+    service.roles.iter().flat_map(|role| &role.vms).any(|vm| placement.keeps(*vm))
 }
 
-fn recover(ground: &Ground<'_>, service: &ServiceSeen, next: &mut Next) {
-    if ground.memory.may_recover(ground.limits, ground.now_ms) {
+fn recover(situation: &Situation<'_>, service: &ServiceView, next: &mut Next) {
+    if situation.history.may_recover(situation.recovery, situation.now_ms) {
         next.steps.push(Step::RecoverService { service: service.id });
-    } else if ground.memory.gave_up(ground.limits) {
+    } else if situation.history.is_exhausted(situation.recovery) {
         let error = service.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
-        let (id, word) = (service.id, &service.word);
-        next.gave_up = Some(format!("service {id} is {word}{error}, and telling it to go on did not help"));
+        let (id, state_name) = (service.id, &service.state_name);
+        next.exhausted = Some(format!("service {id} is {state_name}{error}, and recovery failed"));
     }
 }
 
 /// Adds a missing role, or scales a role that lacks VMs. One request at a time: OneFlow accepts no second one
 /// meanwhile.
-fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Option<Step> {
-    crew.roles.values().filter(|role| role.missing() > 0).find_map(|role| {
+fn request(placement: &Placement<'_>, service: &ServiceView, plan: &ServiceTemplate) -> Option<Step> {
+    placement.roles.values().filter(|role| role.missing() > 0).find_map(|role| {
         let planned = plan.roles.iter().find(|planned| planned.name == role.name)?;
         let Some(seen) = service.role(&role.name) else {
             let mut role = missing_role(role, planned);
@@ -136,17 +142,17 @@ fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Opti
         };
         // VMs in creation, and ended VMs that OneFlow has not noticed yet, must settle first.
         let counted = u32::try_from(seen.vms.len()).unwrap_or(u32::MAX);
-        let settled = counted == seen.cardinality && seen.vms.iter().all(|id| crew.lives(*id));
+        let settled = counted == seen.cardinality && seen.vms.iter().all(|id| placement.keeps(*id));
         let cardinality = (counted + role.missing()).min(planned.max_vms.unwrap_or(u32::MAX));
-        let order = Step::Scale { service: service.id, role: role.name.clone(), cardinality };
-        (settled && cardinality > counted).then_some(order)
+        let request = Step::Scale { service: service.id, role: role.name.clone(), cardinality };
+        (settled && cardinality > counted).then_some(request)
     })
 }
 
 /// The roles for a second service, with only the missing VMs.
-fn missing_roles(crew: &Crew<'_>, plan: &ServiceTemplate) -> Vec<RoleTemplate> {
+fn missing_roles(placement: &Placement<'_>, plan: &ServiceTemplate) -> Vec<RoleTemplate> {
     let roles = plan.roles.iter().map(|planned| {
-        let role = crew.roles.values().find(|role| role.name == planned.name);
+        let role = placement.roles.values().find(|role| role.name == planned.name);
         role.map_or_else(|| planned.clone(), |role| missing_role(role, planned))
     });
     roles.collect()
@@ -167,7 +173,7 @@ mod tests {
 
     /// By state number. Columns: at once without and with missing VMs, then the same after `stuck_ms`.
     const TABLE: [(u32, &str, [Decision; 4]); 16] = {
-        use Decision::{Order as O, Recover as R, Remove as X, Succeed as S, Wait as W};
+        use Decision::{Recover as R, Remove as X, Request as O, Succeed as S, Wait as W};
         [
             (0, "PENDING", [W, W, R, R]),
             (1, "DEPLOYING", [W, W, R, R]),
@@ -188,44 +194,44 @@ mod tests {
         ]
     };
 
-    fn at(state: u32, needed: bool, lasts_ms: Millis) -> Situation {
+    fn at(state: u32, needed: bool, state_age_ms: Millis) -> ServiceFacts {
         let state = service_state(state);
-        Situation { state, lasts_ms, needed, urgent: needed, faulty: false, blocked_ms: 0 }
+        ServiceFacts { state, state_age_ms, needed, urgent: needed, faulty: false, blocked_ms: 0 }
     }
 
     #[test]
     fn each_state_has_what_oneflow_takes_in_it() {
-        for (state, word, expected) in TABLE {
+        for (state, state_name, expected) in TABLE {
             let cases = [(false, 0), (true, 0), (false, LIMITS.stuck_ms), (true, LIMITS.stuck_ms)];
-            let decided = cases.map(|(needed, lasts_ms)| decide(&at(state, needed, lasts_ms), &LIMITS));
-            assert_eq!(decided, expected, "{word}");
+            let decided = cases.map(|(needed, state_age_ms)| decide(&at(state, needed, state_age_ms), &LIMITS));
+            assert_eq!(decided, expected, "{state_name}");
         }
     }
 
     #[test]
     fn a_warning_is_waited_out_longer_while_a_faulty_vm_may_come_back() {
-        for (faulty, lasts_ms, expected) in [
+        for (faulty, state_age_ms, expected) in [
             (false, LIMITS.warning_ms - 1, Decision::Wait),
             (false, LIMITS.warning_ms, Decision::Succeed),
             (true, LIMITS.warning_ms, Decision::Wait),
             (true, LIMITS.faulty_ms, Decision::Succeed),
         ] {
-            let now = Situation { faulty, ..at(4, true, lasts_ms) };
+            let now = ServiceFacts { faulty, ..at(4, true, state_age_ms) };
             assert_eq!(decide(&now, &LIMITS), expected, "{now:?}");
         }
     }
 
     #[test]
     fn a_service_that_does_not_notice_ended_vms_is_not_waited_for_without_end() {
-        let now = Situation { blocked_ms: LIMITS.stuck_ms, ..at(2, true, 0) };
+        let now = ServiceFacts { blocked_ms: LIMITS.stuck_ms, ..at(2, true, 0) };
         assert_eq!(decide(&now, &LIMITS), Decision::Succeed);
-        assert_eq!(decide(&Situation { needed: false, ..now }, &LIMITS), Decision::Wait);
+        assert_eq!(decide(&ServiceFacts { needed: false, ..now }, &LIMITS), Decision::Wait);
     }
 
     #[test]
     fn a_cooldown_is_cut_short_for_what_it_is_not_meant_for() {
-        let now = Situation { urgent: false, ..at(10, true, 0) };
-        assert_eq!(decide(&now, &LIMITS), Decision::Wait, "a pool of OneFlow's own rules rests");
-        assert_eq!(decide(&Situation { urgent: true, ..now }, &LIMITS), Decision::Recover);
+        let now = ServiceFacts { urgent: false, ..at(10, true, 0) };
+        assert_eq!(decide(&now, &LIMITS), Decision::Wait, "a pool that OneFlow scales waits for the cooldown");
+        assert_eq!(decide(&ServiceFacts { urgent: true, ..now }, &LIMITS), Decision::Recover);
     }
 }

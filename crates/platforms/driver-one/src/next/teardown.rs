@@ -1,16 +1,16 @@
-//! What goes when nothing is wanted: the service with its VMs, then what it was made of. And the coordinator's state, once
-//! the coordinator was deleted.
+//! Deletes the objects of a federation without desired parts: the service with its VMs, then the templates and images.
+//! Deletes the coordinator's state after the coordinator.
 
-use super::crew::end;
-use super::{Ground, Next, Step};
-use crate::record::Wish;
+use super::placement::end;
+use super::{Next, Situation, Step};
+use crate::record::Target;
 use crate::render::labels;
-use crate::view::{ImageSeen, ServiceSeen, ServiceState};
+use crate::view::{ImageView, ServiceState, ServiceView};
 
-pub fn all(ground: &Ground<'_>, next: &mut Next) {
-    let view = ground.view;
+pub fn all(situation: &Situation<'_>, next: &mut Next) {
+    let view = situation.view;
     if !view.services.is_empty() {
-        next.steps.extend(view.services.iter().filter_map(|service| end_service(ground, service)));
+        next.steps.extend(view.services.iter().filter_map(|service| end_service(situation, service)));
         return;
     }
     if !view.vms.is_empty() {
@@ -19,40 +19,41 @@ pub fn all(ground: &Ground<'_>, next: &mut Next) {
     }
     next.steps.extend(view.service_templates.iter().map(|template| Step::DeleteServiceTemplate { id: template.id }));
     next.steps.extend(view.templates.iter().map(|template| Step::DeleteTemplate { id: template.id }));
-    let uploads = view.images.iter().filter(|image| is_own(ground, image, "upload"));
+    let uploads = view.images.iter().filter(|image| is_own(situation, image, "upload"));
     next.steps.extend(uploads.map(|image| Step::DeleteImage { image: image.id }));
-    state_disk(ground, next);
+    state_disk(situation, next);
 }
 
-/// The state goes with the coordinator, when its VM has gone.
-pub fn state_disk(ground: &Ground<'_>, next: &mut Next) {
-    let deleted = ground.records.values().find(|record| record.id.node_key().is_none() && record.wish == Wish::Gone);
+/// Deletes the state disk after the coordinator's VM is gone.
+pub fn state_disk(situation: &Situation<'_>, next: &mut Next) {
+    let deleted =
+        situation.records.values().find(|record| record.id.node_key().is_none() && record.target == Target::Gone);
     let Some(record) = deleted else { return };
-    if ground.view.marked(&record.id).next().is_some()
-        || record.abandoned.iter().any(|id| ground.view.vm(*id).is_some())
+    if situation.view.marked(&record.id).next().is_some()
+        || record.abandoned.iter().any(|id| situation.view.vm(*id).is_some())
     {
         return;
     }
-    let disks = ground.view.images.iter().filter(|image| is_own(ground, image, "state"));
+    let disks = situation.view.images.iter().filter(|image| is_own(situation, image, "state"));
     next.steps.extend(disks.map(|image| Step::DeleteImage { image: image.id }));
 }
 
-/// How a service is ended in the state that it is in.
-pub fn end_service(ground: &Ground<'_>, service: &ServiceSeen) -> Option<Step> {
-    let stuck = ground.memory.lasts_ms(service.id, ground.now_ms) >= ground.limits.stuck_ms;
+/// The step that removes a service in its current state.
+pub fn end_service(situation: &Situation<'_>, service: &ServiceView) -> Option<Step> {
+    let stuck = situation.history.state_age_ms(service.id, situation.now_ms) >= situation.limits.stuck_ms;
     match service.state {
-        ServiceState::Runs | ServiceState::Warns => Some(Step::DeleteService { service: service.id }),
-        ServiceState::Failed | ServiceState::Stays => Some(Step::RemoveService { service: service.id }),
+        ServiceState::Running | ServiceState::Warning => Some(Step::DeleteService { service: service.id }),
+        ServiceState::Failed | ServiceState::DeleteFailed => Some(Step::RemoveService { service: service.id }),
         // OneFlow refuses `delete` in COOLDOWN; `recover --delete` works in every state.
         ServiceState::Cooldown => Some(Step::RemoveService { service: service.id }),
-        ServiceState::Turns | ServiceState::Leaves if stuck => Some(Step::RemoveService { service: service.id }),
-        ServiceState::Turns | ServiceState::Leaves => None,
+        ServiceState::Changing | ServiceState::Deleting if stuck => Some(Step::RemoveService { service: service.id }),
+        ServiceState::Changing | ServiceState::Deleting => None,
     }
 }
 
-fn is_own(ground: &Ground<'_>, image: &ImageSeen, purpose: &str) -> bool {
+fn is_own(situation: &Situation<'_>, image: &ImageView, purpose: &str) -> bool {
     let is = |label: &str, value: &str| image.attributes.get(label).is_some_and(|found| found == value);
-    is(labels::FEDERATION, ground.federation.as_str())
-        && is(labels::SITE, ground.site.as_str())
+    is(labels::FEDERATION, situation.federation.as_str())
+        && is(labels::SITE, situation.site.as_str())
         && is(labels::PURPOSE, purpose)
 }

@@ -1,6 +1,6 @@
-//! The context of a role's VMs, and the assignment of each. What every VM of the role may know is in the context; what is one
-//! VM's own is in its assignment. Secrets are in contexts only, and only in those of the role that needs them: attributes
-//! of a VM are shown by OneGate to all VMs of its service, contexts are not.
+//! Context of a role's VMs, and assignment of each VM. The context has what all VMs of the role may know; the assignment is
+//! specific to a VM. Secrets are only in contexts of the roles that need them, because OneGate shows attributes to all VMs of
+//! the service.
 
 use trellis_digest::fnv1a;
 use trellis_one::keys::Assignment;
@@ -12,7 +12,7 @@ use super::template::STATE_TARGET;
 use super::{GATEWAY, RoleOf, SUPERLINK, SUPERNODE};
 use crate::secrets::{OwnCertificate, Secrets};
 
-/// Variables that differ between nodes of a pool, or follow from where the coordinator is.
+/// Variables that differ between nodes of a pool, or depend on the coordinator's address.
 const OF_ONE_VM: [&str; 2] = ["FL_NODE_CONFIG", "FL_SUPERLINK_ADDRESS"];
 
 pub const JOIN_TOKEN: &str = "FL_JOIN_TOKEN";
@@ -21,16 +21,16 @@ pub const TUNNEL_KEY: &str = "WG_PRIVATE_KEY";
 /// Prefix of our variables in a context.
 pub const PREFIX: &str = "ONEAPP_";
 
-/// What is known of the rest of the federation when an assignment is made.
+/// Inputs of an assignment from the rest of the federation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Base64 of the PEM of all authorities to trust.
+    /// Base64 of the PEM of all trusted authorities.
     pub trust: Option<String>,
-    /// Where the site's gateway is, as its neighbours see it.
+    /// Address of the site's gateway in the VM network.
     pub gateway: Option<String>,
 }
 
-/// The CONTEXT of a role's VMs.
+/// CONTEXT of a role's VMs.
 pub fn context(role: &RoleOf, spec: Option<&Spec>, secrets: &Secrets) -> Vec<(String, String)> {
     let mut values = spec.map(settings).unwrap_or_default();
     values.retain(|name, _| !OF_ONE_VM.contains(&name.as_str()));
@@ -67,7 +67,7 @@ pub fn context(role: &RoleOf, spec: Option<&Spec>, secrets: &Secrets) -> Vec<(St
     ours.chain(theirs).collect()
 }
 
-/// What the VM of a part is told.
+/// Assignment of a part.
 pub fn assignment(
     part: String,
     generation: String,
@@ -80,7 +80,7 @@ pub fn assignment(
         if let (true, Some(trust)) = (spec.tls != Tls::Off, &surroundings.trust) {
             set(&mut values, "FL_SSL_CA_CERTFILE", trust.clone());
         }
-        // Those of Flower are registered by their keys, and know no tokens.
+        // Flower's own nodes are registered by their keys and use no tokens.
         if let (Runtime::Trellis, Some(token)) = (&spec.runtime, join_token) {
             set(&mut values, JOIN_TOKEN, token);
         }
@@ -95,7 +95,7 @@ pub fn assignment(
     Assignment { part, generation, settings: values }
 }
 
-/// What the gateway of a site is told.
+/// Assignment of a site's gateway.
 pub fn gateway_assignment(federation: &Name, site: &Name, tunnel: &Tunnel, secrets: &Secrets) -> Assignment {
     let mut values = Settings::new();
     set(&mut values, "WG_LOCAL_ADDRESS", tunnel.address.clone());
@@ -115,7 +115,7 @@ pub fn gateway_assignment(federation: &Name, site: &Name, tunnel: &Tunnel, secre
     Assignment { part: gateway_part(federation, site), generation: format!("{generation:016x}"), settings: values }
 }
 
-/// The mark of a gateway. It is no part of the plan: it comes and goes with those that need it.
+/// Mark of a gateway. It is no part of the plan: it exists while parts need it.
 pub fn gateway_part(federation: &Name, site: &Name) -> String {
     format!("{federation}/{site}/{GATEWAY}")
 }
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// What the appliance makes of its context and its assignment.
+    /// Parses context and assignment like the appliance.
     fn read(context: Vec<(String, String)>, assignment: &Assignment, role: Role) -> Read {
         let mut values = Values::default();
         values.add_environment(context.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_appliance_understands_what_a_coordinator_is_told() {
+    fn the_appliance_accepts_the_assignment_of_a_coordinator() {
         let mut spec = testing::coordinator();
         spec.tunnel = Some(with_tunnel());
         spec.keepalive = Some(Keepalive { interval_s: 60, timeout_s: 20 });
@@ -197,9 +197,10 @@ mod tests {
         let spec = Spec::Coordinator(spec);
         let context = context(&RoleOf::SuperLink, Some(&spec), &secrets());
         let around = Surroundings { trust: None, gateway: Some("10.0.0.5".to_owned()) };
-        let told = assignment("f/lab/coordinator".to_owned(), "00000000000000ab".to_owned(), &spec, &around, None);
-        assert!(!told.settings.contains_key("FL_ADMIN_TOKEN"), "OneGate shows it to others");
-        let read = read(context, &told, Role::SuperLink);
+        let agent_state =
+            assignment("f/lab/coordinator".to_owned(), "00000000000000ab".to_owned(), &spec, &around, None);
+        assert!(!agent_state.settings.contains_key("FL_ADMIN_TOKEN"), "OneGate shows it to all VMs of the service");
+        let read = read(context, &agent_state, Role::SuperLink);
         assert_eq!(read.common.routes.len(), 2);
         let RoleSettings::SuperLink(link) = read.role else { panic!("{:?}", read.role) };
         assert_eq!(link.admin_token.as_deref(), Some("token-of-the-first-administrator-of-all"));
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_appliance_understands_what_a_node_is_told() {
+    fn the_appliance_accepts_the_assignment_of_a_node() {
         let text = ConfigValue::Text("two words, \"quoted\"".to_owned());
         let Spec::Node(mut spec) = testing::desired("f/lab/node/gpu-3").spec else { panic!("a node") };
         spec.node_config.insert("data".to_owned(), text);
@@ -219,25 +220,25 @@ mod tests {
         assert!(!context.iter().any(|(name, _)| name.contains("ADMIN") || name.contains("PRIVATE")), "{context:?}");
         let part = "f/lab/node/gpu-3".to_owned();
         let around = Surroundings::default();
-        let told = assignment(part.clone(), "00000000000000ab".to_owned(), &spec, &around, Some("join"));
-        let read = read(context, &told, Role::SuperNode);
+        let agent_state = assignment(part.clone(), "00000000000000ab".to_owned(), &spec, &around, Some("join"));
+        let read = read(context, &agent_state, Role::SuperNode);
         assert_eq!((read.common.part, read.common.flower_version), (Some(part), Some("1.31.0".to_owned())));
         let RoleSettings::SuperNode(node) = read.role else { panic!("{:?}", read.role) };
         assert_eq!(node.coordinator.as_deref(), Some("10.0.0.4:9092"));
-        assert_eq!(node.join_token, None, "Flower's own nodes have keys, and no tokens");
+        assert_eq!(node.join_token, None, "Flower's own nodes use keys instead of tokens");
         assert_eq!(node.node_config["data"].as_str(), Some("two words, \"quoted\""));
         assert_eq!(node.node_config["partition-id"].as_integer(), Some(0));
         assert!(node.gpu.is_some_and(|gpu| !gpu.fallback_to_cpu));
     }
 
     #[test]
-    fn the_appliance_understands_what_a_gateway_is_told() {
+    fn the_appliance_accepts_the_assignment_of_a_gateway() {
         let (federation, site) = (testing::name("f"), testing::name("lab"));
         let context = context(&RoleOf::Gateway, None, &secrets());
-        let told = gateway_assignment(&federation, &site, &with_tunnel(), &secrets());
-        assert!(!format!("{told:?}").contains(&secrets().tunnel.expect("keys").private), "{told:?}");
-        // The image is that of a SuperLink.
-        let read = read(context, &told, Role::SuperLink);
+        let agent_state = gateway_assignment(&federation, &site, &with_tunnel(), &secrets());
+        assert!(!format!("{agent_state:?}").contains(&secrets().tunnel.expect("keys").private), "{agent_state:?}");
+        // The image has the role SuperLink.
+        let read = read(context, &agent_state, Role::SuperLink);
         let RoleSettings::Gateway(gateway) = read.role else { panic!("{:?}", read.role) };
         assert_eq!(gateway.peers.len(), 1);
         assert_eq!(gateway.peers[0].allowed_ips, ["10.66.0.2/32", "10.2.0.0/16"]);

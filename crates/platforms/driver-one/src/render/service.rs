@@ -1,5 +1,5 @@
-//! The OneFlow service of a federation at a site: one role for the coordinator, one for each pool, one for the gateway. How
-//! each version of OneFlow wants it written is not known here.
+//! The OneFlow service of a federation at a site: a role for the coordinator, for each pool, and for the gateway. Independent
+//! of OneFlow's versions.
 
 use std::collections::BTreeMap;
 
@@ -14,32 +14,32 @@ use trellis_spec::{Change, Name, SiteRule};
 
 use super::{RoleOf, SUPERLINK, service_name, template_name};
 
-/// A service takes the next order as soon as it has carried out one.
+/// Minimum cooldown: a service accepts the next request at once.
 const COOLDOWN_S: u32 = 0;
 
-/// What a role's VMs are made of, and how many there are.
-pub struct Crewed<'a> {
+/// Template and size of a role.
+pub struct RoleSpec<'a> {
     pub of: &'a RoleOf,
     pub name: &'a str,
     pub template: i32,
     pub count: u32,
-    /// How OneFlow itself decides how many there are; `None`: the driver alone does.
+    /// Scaling rules for OneFlow; `None` if the driver sets the size.
     pub rules: Option<&'a PoolRules>,
 }
 
-/// One role. Nodes follow a coordinator of the same service, and OneFlow never decides how many coordinators there are.
-pub fn role(federation: &Name, site: &Name, crewed: &Crewed<'_>, superlink: bool) -> RoleTemplate {
-    let parents = match crewed.of {
+/// One role. Nodes depend on a coordinator in the same service. OneFlow never scales the coordinator.
+pub fn role(federation: &Name, site: &Name, role: &RoleSpec<'_>, superlink: bool) -> RoleTemplate {
+    let parents = match role.of {
         RoleOf::Pool(_) if superlink => vec![SUPERLINK.to_owned()],
         _ => Vec::new(),
     };
-    let rules = crewed.rules.filter(|_| matches!(crewed.of, RoleOf::Pool(_)));
+    let rules = role.rules.filter(|_| matches!(role.of, RoleOf::Pool(_)));
     RoleTemplate {
-        name: crewed.name.to_owned(),
+        name: role.name.to_owned(),
         kind: RoleKind::Vm,
-        cardinality: rules.map_or(crewed.count, |rules| crewed.count.clamp(rules.min, rules.max)),
-        template_id: crewed.template,
-        template_name: Some(template_name(federation, site, crewed.name)),
+        cardinality: rules.map_or(role.count, |rules| role.count.clamp(rules.min, rules.max)),
+        template_id: role.template,
+        template_name: Some(template_name(federation, site, role.name)),
         template_contents: Template::new(),
         user_inputs: BTreeMap::new(),
         parents,
@@ -81,14 +81,13 @@ fn schedules(rules: &PoolRules) -> Vec<ScheduledPolicy> {
     rules.rules.iter().filter_map(policy).collect()
 }
 
-/// The service template. Its description ends in a hash of the roles, by which a change is noticed; how many VMs they have
-/// is not among it.
+/// The service template. Its description ends in a digest of the roles, without their cardinalities, which reveals changes.
 ///
-/// OneFlow does not wait for READY: a node that does not come up would keep it from all other orders, and who may begin
-/// when is decided elsewhere.
+/// OneFlow does not wait for READY, because a node that never becomes ready would block all other requests. The planner
+/// orders the starts.
 pub fn service(federation: &Name, site: &Name, roles: Vec<RoleTemplate>) -> ServiceTemplate {
-    let lasting: Vec<RoleTemplate> = roles.iter().map(|role| RoleTemplate { cardinality: 0, ..role.clone() }).collect();
-    let digest = fnv1a(format!("{lasting:?}").as_bytes());
+    let age: Vec<RoleTemplate> = roles.iter().map(|role| RoleTemplate { cardinality: 0, ..role.clone() }).collect();
+    let digest = fnv1a(format!("{age:?}").as_bytes());
     ServiceTemplate {
         name: service_name(federation, site),
         description: format!("Federation {federation} at site {site} [{digest:016x}]"),

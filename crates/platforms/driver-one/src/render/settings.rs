@@ -1,4 +1,4 @@
-//! What a spec says, as context variables of the appliance, by their names without `ONEAPP_`.
+//! Context variables of a specification, by their names without `ONEAPP_`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -91,14 +91,14 @@ fn subject(host: &str) -> String {
     }
 }
 
-/// `key=value`, apart by spaces; text in quotes, so that it stays text and whole.
+/// `key=value` pairs separated by spaces; texts are quoted.
 fn node_config(config: &BTreeMap<String, ConfigValue>) -> String {
     let pairs = config.iter().map(|(key, value)| match value {
         ConfigValue::Bool(on) => format!("{key}={on}"),
         ConfigValue::Int(number) => format!("{key}={number}"),
         ConfigValue::Float(number) => format!("{key}={number:?}"),
         ConfigValue::Text(text) => {
-            format!("{key}={}", serde_json::to_string(text).expect("text always has a JSON form"))
+            format!("{key}={}", serde_json::to_string(text).expect("a text is valid JSON"))
         }
     });
     pairs.collect::<Vec<String>>().join(" ")

@@ -1,4 +1,4 @@
-//! VM and image templates, as attributes in their order. How they become text is not known here.
+//! VM and image templates as ordered attributes. Independent of their text format.
 
 use trellis_digest::fnv1a;
 use trellis_plan::Spec;
@@ -8,29 +8,29 @@ use super::{RoleOf, labels, shape, state_disk_name, template_name, upload_name};
 
 const MIB: u64 = 1024 * 1024;
 
-/// What a role gets where the document says nothing: a SuperNode with a framework does not live in less.
+/// Default sizes. A SuperNode with a framework needs at least this.
 const SUPERLINK_MEMORY_MIB: u64 = 4096;
 const SUPERNODE_MEMORY_MIB: u64 = 8192;
 const GATEWAY_MEMORY_MIB: u64 = 512;
 const CPU_MILLIS: u32 = 2000;
 const GATEWAY_CPU_MILLIS: u32 = 500;
-/// Where the VM finds it; its root disk is the first.
+/// Target of the state disk; the root disk comes first.
 pub const STATE_TARGET: &str = "vdb";
 const STATE_DISK_MIB: u64 = 10 * 1024;
 
 use trellis_one::Template;
 pub use trellis_one::template::Value as Attribute;
 
-/// What a VM is made of, found in the cloud.
+/// Ids of the parts of a VM template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Material {
     pub image: Thing,
     pub network: Thing,
-    /// The coordinator's state: a disk that outlives its VM.
+    /// The disk for the coordinator's state, which outlives its VM.
     pub state_disk: Option<Thing>,
 }
 
-/// By its number; by its name where nobody has asked the cloud for it.
+/// An object by id, or by name if its id is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Thing {
     Number(u32),
@@ -46,7 +46,7 @@ impl Thing {
     }
 }
 
-/// Of which federation, site and role.
+/// Federation, site and role of a template.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     pub federation: &'a Name,
@@ -62,7 +62,7 @@ pub fn vector<const N: usize>(name: &str, values: [(&str, String); N]) -> (Strin
     (name.to_owned(), Attribute::Vector(values))
 }
 
-/// The VM template of a role. `spec`: `None` is the gateway.
+/// The VM template of a role. `spec` is `None` for the gateway.
 pub fn vm_template(
     place: Place<'_>,
     of: &RoleOf,
@@ -113,7 +113,7 @@ pub fn vm_template(
     Template(template)
 }
 
-/// The disk of the coordinator's state.
+/// The state disk of the coordinator.
 pub fn state_disk(place: Place<'_>, size_bytes: Option<u64>) -> Template {
     Template(vec![
         text("NAME", state_disk_name(place.federation, place.site)),
@@ -128,7 +128,7 @@ pub fn state_disk(place: Place<'_>, size_bytes: Option<u64>) -> Template {
     ])
 }
 
-/// An image that the cloud fetches from a file of its front end, or from an address.
+/// An image that the cloud copies from a file of its front-end, or from a URL.
 pub fn upload(place: Place<'_>, path: &str) -> Template {
     Template(vec![
         text("NAME", upload_name(place.federation, place.site, path)),
@@ -143,7 +143,7 @@ pub fn upload(place: Place<'_>, path: &str) -> Template {
     ])
 }
 
-/// Which image a role boots from, as the document says it.
+/// The image of a role, from the document.
 pub fn image_of(one: &OneSite, spec: Option<&Spec>) -> String {
     let (own, site, usual) = match spec {
         Some(Spec::Node(spec)) => (&spec.image, &one.images.supernode, "trellis-supernode"),
@@ -153,7 +153,7 @@ pub fn image_of(one: &OneSite, spec: Option<&Spec>) -> String {
     own.as_ref().or(site.as_ref()).map_or_else(|| usual.to_owned(), Clone::clone)
 }
 
-/// Whether an image is named by where it lies and not by what it is called.
+/// Whether an image is given by path or URL instead of its name.
 pub fn is_file(image: &str) -> bool {
     image.contains('/')
 }
@@ -168,7 +168,7 @@ struct Size {
 
 impl Size {
     fn of(spec: Option<&Spec>) -> Size {
-        let (resources, memory, gpu) = match spec {
+        let (resources, history, gpu) = match spec {
             None => {
                 let gateway = Resources { cpu_millis: Some(GATEWAY_CPU_MILLIS), ..Resources::default() };
                 (gateway, GATEWAY_MEMORY_MIB, None)
@@ -182,7 +182,7 @@ impl Size {
         };
         Size {
             cpu_millis: resources.cpu_millis.unwrap_or(CPU_MILLIS),
-            memory_mib: resources.memory_bytes.map_or(memory, mib),
+            memory_mib: resources.memory_bytes.map_or(history, mib),
             disk_bytes: resources.disk_bytes,
             gpus: gpu.map_or(0, |gpu| gpu.count),
             gpu_vendor: vendor,

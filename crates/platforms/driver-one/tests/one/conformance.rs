@@ -1,4 +1,4 @@
-//! The promises that every driver makes, on both versions of OneFlow's words.
+//! Conformance of the driver, with both versions of OneFlow.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The driver against a cloud that answers as the recorded one, with agents that pretend.
+//! The driver against a simulated cloud with simulated agents.
 
 mod conformance;
 mod scene;

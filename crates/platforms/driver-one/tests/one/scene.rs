@@ -1,23 +1,23 @@
-//! A cloud that pretends, and a driver of it.
+//! A simulated cloud with a driver.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use trellis_driver_one::{Limits, OneDriver, OneSettings, OneSites, Pace};
+use trellis_driver_one::{Limits, OneDriver, OneSettings, OneSites, PollIntervals};
 use trellis_fake_one::hypervisor::PretendSettings;
 use trellis_fake_one::{Config, FakeOne, Handle, Machines};
-use trellis_plan::conformance::wishes;
+use trellis_plan::conformance::specs;
 use trellis_plan::{
-    Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, Order, Outcome, Phase, ResourceId,
-    Sighting, Spec, Verb,
+    Action, CoordinatorSpec, Desired, Driver, DriverRetries, Facts, NodeSpec, Observation, Order, Outcome, Phase,
+    Presence, ResourceId, RetryBudget, Spec, Verb,
 };
 use trellis_spec::{Name, OneImages, OneSite, Persistence};
 
-/// Longer than anything takes on a machine that is busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
+/// A timeout that suffices on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An ordinary user, without administrator rights.
 const USER: &str = "trellis";
@@ -39,9 +39,14 @@ pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-/// A limit of the driver that no test waits for.
+const RETRIES: DriverRetries = DriverRetries {
+    recovery: RetryBudget { max_attempts: Some(3), min_delay_ms: 50, max_delay_ms: 50 },
+    observation: RetryBudget { max_attempts: None, min_delay_ms: 20, max_delay_ms: 100 },
+};
+
+/// Timeouts of the driver, shortened for tests.
 pub fn limits() -> Limits {
-    Limits { stuck_ms: 2_000, warning_ms: 50, faulty_ms: 1_000, pause_ms: 50, silent_ms: 5_000, most_recoveries: 3 }
+    Limits { stuck_ms: 2_000, warning_ms: 50, faulty_ms: 1_000, silent_ms: 5_000 }
 }
 
 impl Scene {
@@ -89,11 +94,11 @@ impl Scene {
         let text = format!("NAME=\"{name}\"\nTYPE=\"OS\"\nPATH=\"/var/tmp/{name}.qcow2\"");
         let template = trellis_fake_one::template::Template::parse(&text).expect("a template");
         let image = self.cloud().with(|cloud| cloud.add_image(0, template, 1)).expect("an image");
-        // As `oneimage chmod 604` does.
+        // Like `oneimage chmod 604`.
         self.cloud().with(|cloud| cloud.images.get_mut(&image).expect("it is there").owned.permissions[6] = true);
     }
 
-    /// As after a crash: what the old driver was about is not finished.
+    /// Drops the driver in the middle of its work, like a crash.
     pub fn open(&self) {
         *self.driver.lock().expect("nobody panics here") = None;
         self.open_with(self.site());
@@ -102,11 +107,15 @@ impl Scene {
     pub fn open_with(&self, site: OneSite) {
         *self.driver.lock().expect("nobody panics here") = None;
         let millis = Duration::from_millis;
-        let (turning, resting, trouble, longest) = (millis(10), millis(50), millis(20), millis(100));
-        let pace = Pace { turning, resting, trouble, longest, whole: millis(500) };
+        let intervals = PollIntervals { busy: millis(10), idle: millis(50), full: millis(500) };
         let home = self.directory.path().join("opennebula");
         let wake = Arc::new(|_: &Name| {});
-        let sites = OneSites::open(OneSettings { limits: self.limits, pace, ..OneSettings::new(home, wake) });
+        let sites = OneSites::open(OneSettings {
+            limits: self.limits,
+            retries: RETRIES,
+            intervals,
+            ..OneSettings::new(home, wake)
+        });
         let driver = Arc::new(sites.zone(&name("lab"), &site));
         *self.driver.lock().expect("nobody panics here") = Some((sites, driver));
     }
@@ -133,41 +142,41 @@ impl Scene {
         assert!(matches!(outcome, Outcome::Done | Outcome::Started), "{outcome:?}");
     }
 
-    pub async fn see(&self, id: &ResourceId) -> Sighting {
+    pub async fn see(&self, id: &ResourceId) -> Presence {
         match self.driver().observe(&id.federation, &id.site).await {
             Observation::Unreachable { why } => panic!("the site cannot be reached: {why}"),
-            Observation::Seen(seen) => seen.resources.get(id).cloned().unwrap_or(Sighting::Absent),
+            Observation::Reached(seen) => seen.resources.get(id).cloned().unwrap_or(Presence::Absent),
         }
     }
 
-    pub async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Sighting) -> bool) -> Sighting {
-        let begun = Instant::now();
+    pub async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Presence) -> bool) -> Presence {
+        let began = Instant::now();
         loop {
-            let sighting = self.see(id).await;
-            if is_so(&sighting) {
-                return sighting;
+            let presence = self.see(id).await;
+            if is_so(&presence) {
+                return presence;
             }
-            assert!(begun.elapsed() < PATIENCE, "{id} does not become {what}: {sighting:?}");
-            tokio::time::sleep(LOOK).await;
+            assert!(began.elapsed() < TIMEOUT, "{id} does not become {what}: {presence:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     pub async fn until_ready(&self, desired: &Desired) -> Facts {
-        let ready = |sighting: &Sighting| {
-            let is_it = sighting.generation() == Some(desired.generation);
-            is_it && sighting.facts().is_some_and(|facts| facts.phase == Phase::Ready)
+        let ready = |presence: &Presence| {
+            let is_it = presence.generation() == Some(desired.generation);
+            is_it && presence.facts().is_some_and(|facts| facts.phase == Phase::Ready)
         };
-        let sighting = self.until(&desired.id, "ready", ready).await;
-        sighting.facts().cloned().expect("it is ready")
+        let presence = self.until(&desired.id, "ready", ready).await;
+        presence.facts().cloned().expect("it is ready")
     }
 
     pub async fn until_absent(&self, id: &ResourceId) {
-        self.until(id, "absent", |sighting| *sighting == Sighting::Absent).await;
+        self.until(id, "absent", |presence| *presence == Presence::Absent).await;
     }
 
     pub async fn until_failed(&self, id: &ResourceId) -> String {
         let failed =
-            |sighting: &Sighting| matches!(sighting.facts().map(|facts| &facts.phase), Some(Phase::Failed { .. }));
+            |presence: &Presence| matches!(presence.facts().map(|facts| &facts.phase), Some(Phase::Failed { .. }));
         match self.until(id, "failed", failed).await.facts().map(|facts| facts.phase.clone()) {
             Some(Phase::Failed { why }) => why,
             other => panic!("{other:?}"),
@@ -180,7 +189,7 @@ impl Scene {
         self.cloud().with(|cloud| cloud.vms.iter().filter(|(_, vm)| vm.state != done).map(|(id, _)| *id).collect())
     }
 
-    /// The VM that is a part.
+    /// The VM of a part.
     pub fn vm_of(&self, id: &ResourceId) -> Option<i64> {
         let marked = |vm: &i64| self.cloud().attribute(*vm, "TRELLIS_PART") == Some(id.to_string());
         self.vms().into_iter().find(marked)
@@ -198,7 +207,7 @@ pub fn coordinator(variant: u32) -> CoordinatorSpec {
     CoordinatorSpec {
         program: Some(format!("0.{variant}.0")),
         persistence: Persistence::Disk { path: None, size_bytes: Some(1 << 30) },
-        ..wishes::coordinator()
+        ..specs::coordinator()
     }
 }
 
@@ -208,6 +217,6 @@ pub fn node(shard: u32, variant: u32) -> NodeSpec {
         client_app: Some("native:mlp".to_owned()),
         shard,
         shards: 3,
-        ..wishes::node("192.168.150.10:9092")
+        ..specs::node("192.168.150.10:9092")
     }
 }

@@ -1,12 +1,12 @@
-//! What goes wrong in clouds, and what comes of it.
+//! Faults of clouds, and how the driver handles them.
 
 use trellis_driver_one::{Finding, Fitness, examine};
 use trellis_fake_one::cloud::{Cloud, ImageState, LcmState, ServiceState, VmState};
 use trellis_fake_one::faults::{BootFailure, LostAnswer, Refusal, Server, SlowAnswer, Unplaced};
-use trellis_plan::{Desired, Driver, Observation, OpenDriver, Outcome, ResourceId, Sighting, Spec, Verb};
+use trellis_plan::{Desired, Driver, Observation, OpenDriver, Outcome, Presence, ResourceId, Spec, Verb};
 use trellis_spec::{OneImages, OneSite};
 
-use crate::scene::{PATIENCE, Scene, USER_ID, desired, id, name, node};
+use crate::scene::{Scene, TIMEOUT, USER_ID, desired, id, name, node};
 
 async fn coordinator_and_nodes(scene: &Scene, nodes: u32) {
     coordinator_and_nodes_from(scene, 1, nodes).await;
@@ -65,7 +65,7 @@ async fn a_driver_that_is_dropped_at_any_time_goes_on_where_it_was() {
     let node = desired(&id("demo/lab/node/pool-0"), 0);
     scene.make(1, Verb::Create(coordinator.clone())).await;
     scene.make(2, Verb::Create(node.clone())).await;
-    // Each time it is stopped a little later in its work.
+    // Each iteration stops the driver a little later.
     for millis in [0, 5, 10, 20, 40, 80, 160] {
         tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
         scene.open();
@@ -167,10 +167,10 @@ async fn a_vm_that_was_turned_off_and_terminated_is_made_again() {
     let coordinator = scene.vm_of(&id("demo/lab/coordinator"));
     scene.cloud().with(|cloud| cloud.act(vm, "poweroff-hard")).expect("it is turned off");
     let off = |cloud: &Cloud| (cloud.vms[&vm].state == VmState::Poweroff).then_some(());
-    scene.cloud().wait(PATIENCE, off).await.expect("it is off");
+    scene.cloud().wait(TIMEOUT, off).await.expect("it is off");
     scene.until_failed(&lost.id).await;
     scene.cloud().with(|cloud| cloud.act(vm, "terminate")).expect("it is terminated");
-    let gone = |sighting: &Sighting| format!("{sighting:?}").contains("is gone");
+    let gone = |presence: &Presence| format!("{presence:?}").contains("is gone");
     scene.until(&lost.id, "gone", gone).await;
     let warns = |cloud: &Cloud| cloud.services.values().any(|service| service.state == ServiceState::Warning);
     assert!(scene.cloud().with(|cloud| warns(cloud)), "OneFlow takes no orders for it");
@@ -199,7 +199,7 @@ async fn a_lost_home_is_recovered_from_the_cloud_and_nothing_is_taken_down() {
     scene.open();
     let wanted = |parts: &[ResourceId]| parts.iter().map(|part| desired(part, 0)).collect::<Vec<Desired>>();
     let hear = |wanted: &[Desired]| {
-        scene.driver().hear(&name("demo"), &name("lab"), &wanted.iter().collect::<Vec<&Desired>>());
+        scene.driver().set_desired(&name("demo"), &name("lab"), &wanted.iter().collect::<Vec<&Desired>>());
     };
     for desired in wanted(&parts) {
         scene.until_ready(&desired).await;
@@ -227,26 +227,26 @@ async fn why_a_part_waits_is_told_in_the_words_of_the_cloud() {
     let node = desired(&id("demo/lab/node/pool-0"), 0);
     scene.make(2, Verb::Create(node.clone())).await;
     let says = |text: &'static str| {
-        move |sighting: &Sighting| {
-            sighting.facts().and_then(|facts| facts.hindrance.as_ref()).is_some_and(|why| why.contains(text))
+        move |presence: &Presence| {
+            presence.facts().and_then(|facts| facts.waiting_for.as_ref()).is_some_and(|why| why.contains(text))
         }
     };
     scene.until(&node.id, "told why it waits", says("is PENDING: [HOST] Not enough MEMORY on hosts: 3")).await;
     scene.cloud().faults(|faults| faults.unplaced.clear());
     scene.until_ready(&node).await;
     // OneFlow reports a refusal by any quota in its log and in the answer.
-    let memory = scene.cloud().with(|cloud| cloud.used(USER_ID, "MEMORY"));
+    let history = scene.cloud().with(|cloud| cloud.used(USER_ID, "MEMORY"));
     let quota = |limit: f64| {
         scene
             .cloud()
             .with(|cloud| cloud.users.get_mut(&USER_ID).expect("it is there").vm_quota.insert("MEMORY".into(), limit))
     };
-    quota(memory);
+    quota(history);
     let second = desired(&id("demo/lab/node/pool-1"), 0);
     scene.make(3, Verb::Create(second.clone())).await;
-    let told = |sighting: &Sighting| format!("{sighting:?}").contains("the quota for memory is used up");
-    scene.until(&second.id, "told of the quota", told).await;
-    quota(memory * 3.0);
+    let agent_state = |presence: &Presence| format!("{presence:?}").contains("the quota for memory is used up");
+    scene.until(&second.id, "told of the quota", agent_state).await;
+    quota(history * 3.0);
     restart(&scene, 4, &second).await;
     scene.until_ready(&second).await;
 }
@@ -260,12 +260,12 @@ async fn a_slow_cloud_is_not_a_broken_one() {
     let coordinator = desired(&id("demo/lab/coordinator"), 0);
     let limit = std::time::Duration::from_secs(3);
     let seen = tokio::time::timeout(limit, scene.driver().observe(&name("demo"), &name("lab"))).await;
-    let Ok(Observation::Seen(seen)) = seen else { panic!("{seen:?}") };
+    let Ok(Observation::Reached(seen)) = seen else { panic!("{seen:?}") };
     assert!(!seen.complete, "nothing is said to be absent before the cloud has answered");
     scene.make(1, Verb::Create(coordinator.clone())).await;
     scene.until_ready(&coordinator).await;
     let again = tokio::time::timeout(limit, scene.driver().observe(&name("demo"), &name("lab"))).await;
-    assert!(matches!(again, Ok(Observation::Seen(_))), "{again:?}");
+    assert!(matches!(again, Ok(Observation::Reached(_))), "{again:?}");
 }
 
 /// Number of requests to oned and OneFlow since the last call.
@@ -314,11 +314,11 @@ async fn rights_that_are_used_are_those_that_are_documented() {
     let page = std::fs::read_to_string(page).expect("the page is there");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let rights = ["USE ", "MANAGE ", "ADMIN ", "CREATE "];
-    let told: std::collections::BTreeSet<String> = rows
+    let agent_state: std::collections::BTreeSet<String> = rows
         .map(|(right, _)| right.to_owned())
         .filter(|word| rights.iter().any(|right| word.starts_with(right)))
         .collect();
-    assert_eq!(used, told, "left: used; right: the table of docs/opennebula.md");
+    assert_eq!(used, agent_state, "left: used; right: the table of docs/opennebula.md");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,7 +328,7 @@ async fn a_vm_whose_host_is_silent_is_unknown_and_one_that_is_off_has_failed() {
     let node = desired(&id("demo/lab/node/pool-0"), 0);
     let vm = scene.vm_of(&node.id).expect("it has a VM");
     scene.cloud().set_vm_state(vm, VmState::Active, LcmState::Unknown);
-    let unknown = |sighting: &trellis_plan::Sighting| matches!(sighting, trellis_plan::Sighting::Unknown { .. });
+    let unknown = |presence: &trellis_plan::Presence| matches!(presence, trellis_plan::Presence::Unknown { .. });
     scene.until(&node.id, "unknown", unknown).await;
     scene.cloud().set_vm_state(vm, VmState::Poweroff, LcmState::Init);
     let why = scene.until_failed(&node.id).await;
@@ -362,13 +362,13 @@ async fn another_size_is_another_vm_and_the_coordinator_keeps_its_disk() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_cloud_refuses_is_told_with_what_to_do() {
     let scene = Scene::new().await;
-    let refusal = Refusal {
+    let error = Refusal {
         method: "one.template.allocate".to_owned(),
         code: 512,
         message: "User [2] : Not authorized to perform CREATE TEMPLATE.".to_owned(),
         times: None,
     };
-    scene.cloud().faults(|faults| faults.refusals = vec![refusal]);
+    scene.cloud().faults(|faults| faults.refusals = vec![error]);
     scene.make(1, Verb::Create(desired(&id("demo/lab/coordinator"), 0))).await;
     let why = scene.until_failed(&id("demo/lab/coordinator")).await;
     assert!(why.contains("Not authorized") && why.contains("oneacl"), "{why}");
@@ -453,13 +453,13 @@ async fn each_node_is_told_its_own_and_all_trust_the_coordinator() {
     for index in 0..2 {
         let part = id(&format!("demo/lab/node/pool-{index}"));
         let vm = scene.vm_of(&part).expect("it has a VM");
-        let told = scene.cloud().attribute(vm, "TRELLIS_ASSIGNMENT").expect("it was told");
-        let told = trellis_one::keys::Assignment::from_attribute(&told).expect("it can be read");
-        assert_eq!(told.part, part.to_string());
+        let agent_state = scene.cloud().attribute(vm, "TRELLIS_ASSIGNMENT").expect("it was told");
+        let agent_state = trellis_one::keys::Assignment::from_attribute(&agent_state).expect("it can be read");
+        assert_eq!(agent_state.part, part.to_string());
         let Spec::Node(spec) = desired(&part, 0).spec else { unreachable!("it is a node") };
         assert_eq!(spec.shard, node(index, 0).shard);
-        assert!(told.settings.contains_key("FL_SSL_CA_CERTFILE"), "{told:?}");
-        assert!(!told.settings.contains_key("FL_ADMIN_TOKEN"), "{told:?}");
+        assert!(agent_state.settings.contains_key("FL_SSL_CA_CERTFILE"), "{agent_state:?}");
+        assert!(!agent_state.settings.contains_key("FL_ADMIN_TOKEN"), "{agent_state:?}");
     }
     let trust = scene.sites().trust_path(&name("demo")).expect("users can trust it");
     assert!(std::fs::read_to_string(trust).expect("a file").contains("BEGIN CERTIFICATE"));
@@ -491,7 +491,7 @@ async fn a_site_is_examined_before_anything_is_made() {
     };
     let site = scene.site();
     let ready = |cloud: &Cloud| cloud.images.values().all(|image| image.state == ImageState::Ready).then_some(());
-    scene.cloud().wait(PATIENCE, ready).await.expect("the images are copied");
+    scene.cloud().wait(TIMEOUT, ready).await.expect("the images are copied");
     let findings = examine(&site.clone().into(), Some(&gate)).await;
     let names: Vec<&str> = findings.iter().map(|finding| finding.name).collect();
     let expected = [

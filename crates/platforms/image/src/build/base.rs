@@ -1,4 +1,4 @@
-//! The system below the appliance: Debian by debootstrap, kept for the next build, or a tree or image that was given.
+//! Base system of an image: a cached Debian tree from debootstrap, or a given tree or image.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,15 +14,15 @@ use crate::tools::{self, Tool};
 
 #[derive(Debug, Clone)]
 pub enum Base {
-    /// Packages of a mirror; `None`: of the one that debootstrap takes by itself.
+    /// Mirror of packages; `None` uses the default of debootstrap.
     Mirror(Option<String>),
-    /// A tree in a tar archive; it must have the packages already.
+    /// A tree in a tar archive, with all packages.
     Archive(PathBuf),
-    /// The largest Linux file system of a disk; the same holds for it.
+    /// The largest Linux file system of a disk, with all packages.
     Disk(PathBuf),
 }
 
-/// Enough for any table of partitions.
+/// Sufficient for any partition table.
 const HEAD_BYTES: u64 = 1 << 20;
 
 impl Base {
@@ -53,10 +53,10 @@ pub(super) fn unpack(site: &Site) -> Result<(), BuildError> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(BuildError::Refused(vec![format!("the base lacks packages: install {} in it", missing.join(" "))]))
+    Err(BuildError::Refused(vec![format!("the base lacks packages: install {}", missing.join(" "))]))
 }
 
-/// Out of the file system without mounting it.
+/// Reads the file system without a mount.
 fn unpack_disk(site: &Site, disk: &Path) -> Result<(), BuildError> {
     let (raw, root) = (site.scratch.join("base.raw"), site.scratch.join("base.ext4"));
     let words = ["convert", "-O", "raw"].map(std::ffi::OsString::from).into_iter();
@@ -89,7 +89,7 @@ fn unpack_archive(site: &Site, archive: &Path) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// The archive of a tree with the recipe's packages; made once for the same packages of the same mirror.
+/// Cached archive of a tree with the recipe's packages, by packages and mirror.
 fn bootstrapped(site: &Site, mirror: Option<&str>) -> Result<PathBuf, BuildError> {
     let (recipe, epoch) = (&site.order.recipe, site.order.epoch);
     let packages = recipe.packages().join(",");
@@ -114,7 +114,7 @@ fn bootstrapped(site: &Site, mirror: Option<&str>) -> Result<PathBuf, BuildError
     Ok(archive)
 }
 
-/// Takes away what is in a directory; one that is not there has nothing.
+/// Removes the contents of a directory, if it exists.
 pub(super) fn empty(directory: &Path) -> Result<(), BuildError> {
     let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
     for entry in entries {

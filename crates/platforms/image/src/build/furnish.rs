@@ -1,4 +1,4 @@
-//! The appliance in the tree: our program, its files and units, and away with what belongs to one machine.
+//! Installs the appliance in the tree: program, files and units; removes machine-specific files.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -8,10 +8,10 @@ use std::path::Path;
 use super::{BuildError, LONG, SHORT, Site, file};
 use crate::clean::{Fate, fate};
 use crate::recipe::{self, Enabled, Planted};
-use crate::secrets::{self, LOOKED_AT_BYTES};
+use crate::secrets::{self, MAX_CHECKED_BYTES};
 use crate::tree::{self, Kind};
 
-/// Name and version of every package of Debian in the tree.
+/// Names and versions of all Debian packages in the tree.
 pub(super) fn packages(site: &Site) -> Result<Vec<(String, String)>, BuildError> {
     let path = site.tree.join("var/lib/dpkg/status");
     let status = fs::read_to_string(&path).map_err(file(&path))?;
@@ -41,7 +41,7 @@ pub(super) fn furnish(site: &Site) -> Result<(), BuildError> {
     link(&site.tree.join("etc/resolv.conf"), "../run/systemd/resolve/stub-resolv.conf")
 }
 
-/// What the program itself knows about its place in a machine, and the hook for OpenNebula's framework.
+/// Runs the program's own installer, and adds the hook for OpenNebula's framework.
 fn install_appliance(site: &Site) -> Result<(), BuildError> {
     let (program, role) = (&site.order.program, site.order.recipe.role.name());
     let tree = site.tree.as_os_str();
@@ -66,7 +66,7 @@ fn clean(site: &Site) -> Result<(), BuildError> {
         let done = match fate(&entry) {
             Fate::Stays => Ok(()),
             Fate::Emptied => fs::write(&path, ""),
-            // It may have gone with its parent.
+            // The parent may be removed already.
             Fate::Goes if path.symlink_metadata().is_err() => Ok(()),
             Fate::Goes if entry.kind == Kind::Directory => fs::remove_dir_all(&path),
             Fate::Goes => fs::remove_file(&path),
@@ -88,11 +88,11 @@ fn write(path: &Path, content: &str, mode: u32) -> Result<(), BuildError> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(file(path))
 }
 
-/// As `systemctl enable` would; units of packages and ours are in different places.
+/// Like `systemctl enable`; units of packages and our units are in different directories.
 fn enable(tree: &Path, unit: &str, by: &str) -> Result<(), BuildError> {
     let places = ["etc/systemd/system", "usr/lib/systemd/system"].map(|place| format!("{place}/{unit}"));
     let Some(place) = places.iter().find(|place| tree.join(place).exists()) else {
-        return Err(BuildError::Refused(vec![format!("the tree has no {unit}: its package is missing in the base")]));
+        return Err(BuildError::Refused(vec![format!("the tree has no {unit}: the base lacks its package")]));
     };
     let wants = tree.join(format!("etc/systemd/system/{by}.wants"));
     fs::create_dir_all(&wants).map_err(file(&wants))?;
@@ -111,7 +111,7 @@ pub(super) fn look_for_secrets(site: &Site) -> Result<(), BuildError> {
     for entry in tree::list(&site.tree)? {
         let Kind::File { bytes } = entry.kind else { continue };
         findings.extend(secrets::by_name(&entry.path, bytes));
-        if bytes <= LOOKED_AT_BYTES {
+        if bytes <= MAX_CHECKED_BYTES {
             let path = site.tree.join(&entry.path);
             let mut content = Vec::new();
             let mut opened = fs::File::open(&path).map_err(file(&path))?;

@@ -1,4 +1,4 @@
-//! The three partitions: files on a file system without mounting it, and GRUB for both kinds of firmware.
+//! The three partitions: file systems created without a mount, and GRUB for BIOS and UEFI.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use crate::disk::EFI_BYTES;
 use crate::tools::{GRUB_BIOS, GRUB_EFI};
 use crate::{ext4, recipe, tree};
 
-/// What GRUB needs to find and start a kernel on our root file system.
+/// GRUB modules to find and start a kernel on the root file system.
 const MODULES: [&str; 10] =
     ["part_gpt", "ext2", "search", "search_fs_uuid", "configfile", "normal", "linux", "echo", "test", "minicmd"];
-/// Sectors of the EFI file system have this number in their own volume id.
+/// Volume id of the EFI file system.
 const EFI_VOLUME: &str = "7472656c";
-/// Of the journal; a SuperLink's database syncs often and little.
+/// Size of the journal; a SuperLink's database syncs often with little data.
 const JOURNAL_MIB: u32 = 32;
-/// One inode for so many bytes.
+/// Bytes per inode.
 const INODE_RATIO: u32 = 16384;
-/// What debugfs says when all is well.
+/// Output of debugfs without an error.
 const GREETING: &str = "debugfs ";
 
 pub(super) fn root(site: &Site, bytes: u64) -> Result<PathBuf, BuildError> {
@@ -46,7 +46,7 @@ pub(super) fn root(site: &Site, bytes: u64) -> Result<PathBuf, BuildError> {
     Ok(image)
 }
 
-/// Its exit code tells nothing; it prints each order, and what it cannot do as `name: ...`.
+/// The exit code is not reliable; debugfs prints each command, and errors as `name: ...`.
 fn complaints(said: &str) -> Result<(), BuildError> {
     let innocent = |line: &&str| {
         line.is_empty()
@@ -59,7 +59,7 @@ fn complaints(said: &str) -> Result<(), BuildError> {
     if complaints.is_empty() { Ok(()) } else { Err(BuildError::Filling(complaints.join("\n"))) }
 }
 
-/// A FAT file system with the one file that firmware looks for.
+/// A FAT file system with the EFI boot file.
 pub(super) fn efi(site: &Site) -> Result<PathBuf, BuildError> {
     let place = site.scratch.join("efi");
     fs::create_dir_all(place.join("EFI/BOOT")).map_err(file(&place))?;
@@ -70,7 +70,7 @@ pub(super) fn efi(site: &Site) -> Result<PathBuf, BuildError> {
     fs::File::create(&image).and_then(|image| image.set_len(EFI_BYTES)).map_err(file(&image))?;
     let words = ["--invariant", "-F", "16", "-n", "EFI", "-i", EFI_VOLUME].map(std::ffi::OsString::from);
     site.run("mkfs.vfat", SHORT).args(words.into_iter().chain([image.clone().into()])).finish()?;
-    // Copies with the times of the files: those of the image, and not of today.
+    // Copies preserve the times of the files, which are those of the image.
     let epoch = std::time::UNIX_EPOCH + std::time::Duration::from_secs(site.order.epoch.unsigned_abs());
     for path in [loader, place.join("EFI/BOOT"), place.join("EFI")] {
         fs::File::open(&path).and_then(|opened| opened.set_modified(epoch)).map_err(file(&path))?;
@@ -81,7 +81,7 @@ pub(super) fn efi(site: &Site) -> Result<PathBuf, BuildError> {
     Ok(image)
 }
 
-/// GRUB's two parts for machines without UEFI, not yet told of each other.
+/// GRUB's two stages for BIOS, not linked yet.
 pub(super) fn bios(site: &Site) -> Result<(Vec<u8>, Vec<u8>), BuildError> {
     let core = site.scratch.join("core.img");
     grub(site, "i386-pc", GRUB_BIOS, &["biosdisk"], &core)?;

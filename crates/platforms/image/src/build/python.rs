@@ -1,5 +1,5 @@
-//! A framework in an environment of its own. Packages are fetched here, with this machine's settings of pip, and installed
-//! there without a network.
+//! Python environment of a framework. Downloads packages with pip's configuration of the build machine, and installs them
+//! without network.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,9 +10,9 @@ use trellis_digest::sha256_hex;
 use super::{BuildError, LONG, Site, base, file};
 use crate::recipe::VENV;
 
-/// Of Debian 12.
+/// Python of Debian 12.
 const PYTHON: &str = "3.11";
-/// Wheels that run there, newest first.
+/// Compatible wheel platforms, newest first.
 const PLATFORMS: [&str; 5] = [
     "manylinux_2_36_x86_64",
     "manylinux_2_28_x86_64",
@@ -39,19 +39,19 @@ pub(super) fn install(site: &Site) -> Result<(), BuildError> {
     words.extend(["--root-user-action=ignore", "--disable-pip-version-check", "--find-links", "/tmp/wheels"]);
     words.extend(requirements.iter().map(String::as_str));
     chroot(site, &words)?;
-    // Checked neither by time nor by content: nobody writes there, and times in the image are not those of the files here.
+    // Compiled files are not validated by time, because times in the image differ.
     let python = format!("{venv}/bin/python");
     let compile = ["-m", "compileall", "-q", "-j", "1", "--invalidation-mode", "unchecked-hash"];
     let library = format!("{venv}/lib");
     let words: Vec<&str> = [python.as_str()].into_iter().chain(compile).chain([library.as_str()]).collect();
-    // Packages also bring files for other versions of Python: those stay as they are.
+    // Files for other versions of Python cannot be compiled.
     if let Err(error) = chroot(site, &words) {
         tracing::debug!(%error, "not every module could be compiled");
     }
     base::empty(&inside)
 }
 
-/// A directory of wheels; made once for the same requirements.
+/// Cached directory of wheels, by requirements.
 fn fetched(site: &Site) -> Result<PathBuf, BuildError> {
     let requirements = site.order.recipe.requirements();
     let key = sha256_hex(format!("1 {PYTHON} {}", requirements.join(" ")).as_bytes());

@@ -1,4 +1,4 @@
-//! From what a machine said to what is well with it and what is not. Pure.
+//! Converts the responses of a machine to checks. Pure.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::recipe::Role;
 
-/// Units that every image starts with.
+/// Units that every image starts.
 pub const ENABLED: [&str; 5] = [
     "trellis-machine.service",
     "trellis-appliance.service",
@@ -14,7 +14,7 @@ pub const ENABLED: [&str; 5] = [
     "ssh.service",
     "systemd-networkd.service",
 ];
-/// Of a node nobody expects that it is ready without a SuperLink; everything else must not fail.
+/// A node is not ready without a SuperLink, so this unit may fail; all others must not.
 const MAY_FAIL_ON_NODES: &str = "trellis-appliance.service";
 const FLEET_PORT: &str = "9092";
 const SSH_PORT: &str = "22";
@@ -26,7 +26,7 @@ pub struct Check {
     pub found: String,
 }
 
-/// `ended`: whether the machine turned itself off in time, and if so whether that went well.
+/// `ended`: whether the machine powered off in time, and the emulator succeeded.
 pub fn judge(role: Role, said: &str, ended: Option<bool>, limit: Duration) -> Vec<Check> {
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
     let of = |word: &str| {
@@ -34,7 +34,7 @@ pub fn judge(role: Role, said: &str, ended: Option<bool>, limit: Duration) -> Ve
         lines.iter().filter_map(tail).collect::<Vec<String>>()
     };
     let check = |name, passed, found: String| Check { name, passed, found };
-    let mut checks = vec![check("booted", lines.contains(&"begin"), first(&of("hostname"), "it said nothing"))];
+    let mut checks = vec![check("booted", lines.contains(&"begin"), first(&of("hostname"), "no response"))];
     let found = first(&of("role"), "none");
     checks.push(check("role", found == role.name(), found));
 
@@ -64,9 +64,9 @@ pub fn judge(role: Role, said: &str, ended: Option<bool>, limit: Duration) -> Ve
     let readable = serde_json::from_str::<serde_json::Value>(&status).is_ok_and(|status| status.is_object());
     checks.push(check("agent answers", readable, status));
     let found = match ended {
-        Some(true) => "it turned itself off".to_owned(),
+        Some(true) => "powered off".to_owned(),
         Some(false) => "the emulator ended with an error".to_owned(),
-        None => format!("it still ran after {} s", limit.as_secs()),
+        None => format!("still running after {} s", limit.as_secs()),
     };
     checks.push(check("clean shutdown", ended == Some(true), found));
     checks
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_says_nothing_passes_nothing() {
+    fn a_machine_without_output_fails_all_checks() {
         assert_eq!(failing(Role::Superlink, "", None).len(), 7);
     }
 }

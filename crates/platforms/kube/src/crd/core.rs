@@ -1,8 +1,8 @@
-//! Core types of Kubernetes, as they stand in the schemas of our resources.
+//! Schemas of core types of Kubernetes for our resources.
 //!
-//! `core-types.json` is what an API server says of them in `/openapi/v3`, without descriptions; a test of the operator makes it
-//! anew (`UPDATE_GOLDENS=1 cargo test -p trellis-operator --test admission`). A definition may hold no references, so they are
-//! filled in here.
+//! `core-types.json` comes from `/openapi/v3` of an API server, without descriptions. A test of the operator generates
+//! it (`UPDATE_GOLDENS=1 cargo test -p trellis-operator --test admission`). A definition must not contain references,
+//! so they are resolved here.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,19 +15,19 @@ static TYPES: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("core-types.json")).expect("checked in, and read by every test")
 });
 
-/// The schema of a core type, by its name: `PodTemplateSpec`.
+/// The schema of a core type by its name: `PodTemplateSpec`.
 pub fn of(name: &str) -> Schema {
     Schema::made(named(name))
 }
 
-/// A list of core types. As in the other operator nothing tells its items apart: they are the users' to order and repeat.
+/// A list of core types without merge keys, as in the other operator: users may order and repeat items.
 pub fn list_of(name: &str, description: &str) -> Schema {
     Schema::list(description, of(name))
 }
 
 fn named(name: &str) -> Value {
     match name {
-        // In a list by key, the API server must know how to compare these; elsewhere it takes what pods take.
+        // Keys of list items must have types that the API server can compare.
         "Quantity" => Schema::quantity().into_value(),
         "IntOrString" => Schema::number_or_text().into_value(),
         "ObjectMeta" => metadata().into_value(),
@@ -35,7 +35,7 @@ fn named(name: &str) -> Value {
     }
 }
 
-/// What a template may say of the objects that are made from it. Everything else there is the API server's.
+/// Fields of a template for objects. All other metadata belong to the API server.
 fn metadata() -> Schema {
     let words = || Schema::made(serde_json::json!({ "type": "object", "additionalProperties": { "type": "string" } }));
     Schema::made(serde_json::json!({ "type": "object" })).field("labels", words()).field("annotations", words())
@@ -62,7 +62,7 @@ fn all_filled(fields: &Value) -> Map<String, Value> {
     fields.map(|(name, schema)| (name.clone(), filled(schema))).collect()
 }
 
-/// Lists are atomic where nothing is said: leaving it out saves a tenth of the definition.
+/// Lists are atomic by default: omitting it saves a tenth of the definition.
 fn is_default(name: &str, value: &Value) -> bool {
     name == "x-kubernetes-list-type" && value == "atomic"
 }

@@ -1,4 +1,5 @@
-//! The spec of a federation: fields of the other operator with its defaults and bounds, and the optional ones of ours.
+//! Schema of the spec of a federation: fields of the other operator with its defaults and limits, and optional fields
+//! of Trellis.
 
 use serde_json::json;
 
@@ -7,22 +8,22 @@ use super::rules;
 use super::schema::Schema;
 
 const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-const LONGEST_DNS_LABEL: u32 = 63;
-const LONGEST_DNS_NAME: u32 = 253;
+const MAX_DNS_LABEL: u32 = 63;
+const MAX_DNS_NAME: u32 = 253;
 const HIGHEST_PORT: i64 = 65_535;
-const MOST_POOLS: u32 = 16;
-/// Bounds without which the API server cannot know what rules on a node config may cost.
-const MOST_CONFIG_KEYS: u32 = 128;
-const LONGEST_CONFIG_VALUE: u32 = 2048;
-const MOST_SITES: u32 = 256;
-const MOST_CIDRS: u32 = 64;
-const LONGEST_CIDR: u32 = 43;
-const MOST_NODES: i64 = 100_000;
-const MOST_EXTRA_NAMES: u32 = 64;
-const MOST_SCALING_RULES: u32 = 16;
+const MAX_POOLS: u32 = 16;
+/// Limits that the API server needs to estimate the cost of rules.
+const MAX_CONFIG_KEYS: u32 = 128;
+const MAX_CONFIG_VALUE: u32 = 2048;
+const MAX_SITES: u32 = 256;
+const MAX_CIDRS: u32 = 64;
+const MAX_CIDR: u32 = 43;
+const MAX_NODES: i64 = 100_000;
+const MAX_EXTRA_NAMES: u32 = 64;
+const MAX_SCALING_RULES: u32 = 16;
 const DAY_SECONDS: i64 = 86_400;
 
-/// The API server takes nothing here but rules on the name.
+/// Only rules on the name are allowed here.
 pub fn metadata() -> Schema {
     let name = Schema::made(json!({ "type": "string" })).rules(rules::name());
     Schema::made(json!({ "type": "object" })).field("name", name)
@@ -112,7 +113,7 @@ fn supernodes() -> Schema {
     Schema::object("The SuperNodes.")
         .field("image", Schema::text("Of pools that have none of their own.").with("minLength", 1))
         .field("env", core::list_of("EnvVar", "Of all pools; theirs win."))
-        .field("pools", pools.with("minItems", 1).at_most_items(MOST_POOLS))
+        .field("pools", pools.with("minItems", 1).at_most_items(MAX_POOLS))
         .required(["image", "pools"])
 }
 
@@ -137,7 +138,7 @@ fn pool() -> Schema {
 }
 
 fn images() -> Schema {
-    // Null is what server-side apply of `images: {}` makes of one that had a field.
+    // Server-side apply of `images: {}` to an object with a field results in null.
     Schema::object("Images of this pool.")
         .with("nullable", true)
         .field("supernode", Schema::text("In place of supernodes.image."))
@@ -146,7 +147,7 @@ fn images() -> Schema {
 
 fn gpu() -> Schema {
     Schema::object("GPUs of each SuperNode.")
-        // No default: false turns mountAll off, and a default could not be told from it.
+        // No default: false disables mountAll, and a default could not be distinguished from it.
         .field("enabled", Schema::truth("Ask for GPUs. Absent: no, but for mountAll, which is then enough."))
         .field("vendor", Schema::text("Who made them.").one_of(["nvidia", "amd"]))
         .field("resourceName", Schema::text("The extended resource. Absent: that of the vendor."))
@@ -160,10 +161,10 @@ fn gpu() -> Schema {
 
 fn node_config() -> Schema {
     let value = Schema::text("Text, which may hold {index}, {replicas}, {pool} and {node}.")
-        .with("maxLength", LONGEST_CONFIG_VALUE)
+        .with("maxLength", MAX_CONFIG_VALUE)
         .with("pattern", r"^[^\x00]*$");
     Schema::map("What each SuperNode is told of itself, as --node-config.", value)
-        .with("maxProperties", MOST_CONFIG_KEYS)
+        .with("maxProperties", MAX_CONFIG_KEYS)
         .rules([rules::node_config_keys()])
 }
 
@@ -216,9 +217,9 @@ fn security(ours: &str) -> Schema {
             "extraNames",
             Schema::list(
                 "Names and addresses of the SuperLink beside those of its Service.",
-                Schema::made(json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_DNS_NAME })),
+                Schema::made(json!({ "type": "string", "minLength": 1, "maxLength": MAX_DNS_NAME })),
             )
-            .at_most_items(MOST_EXTRA_NAMES),
+            .at_most_items(MAX_EXTRA_NAMES),
         )
         .rules(rules::tls());
     let policy = Schema::object("Who may reach the SuperLink.")
@@ -247,12 +248,12 @@ fn persistence() -> Schema {
 }
 
 fn scaling() -> Schema {
-    let size = |description: &str| Schema::int32(description).between(0, MOST_NODES);
+    let size = |description: &str| Schema::int32(description).between(0, MAX_NODES);
     let rule = Schema::object("When to grow, and when to shrink.")
-        .field("metric", Schema::text("What is measured.").length(1, LONGEST_DNS_LABEL))
+        .field("metric", Schema::text("What is measured.").length(1, MAX_DNS_LABEL))
         .field("above", Schema::int64("Grow when it is more."))
         .field("below", Schema::int64("Shrink when it is less."))
-        .field("step", Schema::int32("By how many SuperNodes at once; 1.").between(1, MOST_NODES))
+        .field("step", Schema::int32("By how many SuperNodes at once; 1.").between(1, MAX_NODES))
         .required(["metric"]);
     Schema::object(
         "How many SuperNodes one pool has, in place of its replicas. kubectl scale and autoscalers write it.",
@@ -263,7 +264,7 @@ fn scaling() -> Schema {
     .field("maxReplicas", size("Never more."))
     .field(
         "rules",
-        Schema::list("When the operator changes the number by itself.", rule).at_most_items(MOST_SCALING_RULES),
+        Schema::list("When the operator changes the number by itself.", rule).at_most_items(MAX_SCALING_RULES),
     )
     .field("cooldownSeconds", Schema::int32("Between two changes by rules.").between(0, DAY_SECONDS))
     .rules([rules::bounds_of_scaling()])
@@ -294,23 +295,23 @@ fn upgrade() -> Schema {
 fn sites() -> Schema {
     let site = Schema::object("A place outside of the cluster.")
         .field("name", dns_label("Of the site."))
-        .field("nodes", Schema::int32("How many SuperNodes may join from there.").between(1, MOST_NODES))
+        .field("nodes", Schema::int32("How many SuperNodes may join from there.").between(1, MAX_NODES))
         .field(
             "cidrs",
             Schema::list(
                 "Networks that they call from, for the NetworkPolicy. Absent: from anywhere.",
-                Schema::made(json!({ "type": "string", "format": "cidr", "maxLength": LONGEST_CIDR })),
+                Schema::made(json!({ "type": "string", "format": "cidr", "maxLength": MAX_CIDR })),
             )
-            .at_most_items(MOST_CIDRS),
+            .at_most_items(MAX_CIDRS),
         )
         .required(["name", "nodes"]);
-    Schema::list_by("SuperNodes outside of the cluster.", "name", site).at_most_items(MOST_SITES)
+    Schema::list_by("SuperNodes outside of the cluster.", "name", site).at_most_items(MAX_SITES)
 }
 
 fn dns_label(description: &str) -> Schema {
-    Schema::text(description).length(1, LONGEST_DNS_LABEL).with("pattern", DNS_LABEL)
+    Schema::text(description).length(1, MAX_DNS_LABEL).with("pattern", DNS_LABEL)
 }
 
 fn dns_name(description: &str) -> Schema {
-    Schema::text(description).length(1, LONGEST_DNS_NAME)
+    Schema::text(description).length(1, MAX_DNS_NAME)
 }

@@ -1,17 +1,18 @@
-//! What fields of a federation must be to each other, in the API server's expression language.
+//! Validation rules of a federation, in CEL.
 //!
-//! The rules of the other operator keep its messages, word by word. Rules stand where the fields are, not on the whole: so the API
-//! server (from 1.30 on) leaves alone what is as it was, whatever an older definition let pass, and status can be written. What
-//! never worked is refused here. What worked there works here, with one exception: claims that no pod would get.
+//! Rules of the other operator keep their messages. Rules are attached to fields and not to the whole resource, so that
+//! the API server (from 1.30) does not validate unchanged fields that an older definition admitted, and the status can
+//! be written. Combinations that never worked are refused; those that worked with the other operator work, except for
+//! claims that no pod would use.
 
 use super::schema::Rule;
 
-/// A StatefulSet's name and the hash of a revision are one label, which may have 63 characters.
-const LONGEST_STATEFUL_SET: usize = 52;
-/// Of a label's value, and of a Service's name.
-const LONGEST_LABEL: usize = 63;
+/// The name of a StatefulSet with the hash of a revision is a label value of at most 63 characters.
+const MAX_STATEFUL_SET: usize = 52;
+/// Limit of label values, and of names of Services.
+const MAX_LABEL: usize = 63;
 
-/// Of the other operator, in its order.
+/// Rules of the other operator, in its order.
 pub fn of_the_other() -> Vec<Rule> {
     vec![
         Rule::new("size(self.supernodes.pools) > 0", "spec.supernodes.pools must contain at least one pool"),
@@ -49,7 +50,7 @@ pub fn of_the_other() -> Vec<Rule> {
 const CLIENT_APP: &str = "has(p.images) && p.images != null && has(p.images.superexecClientApp) && \
                           p.images.superexecClientApp != ''";
 
-/// Of ours, on fields of both.
+/// Rules of Trellis about fields of both.
 pub fn of_ours() -> Vec<Rule> {
     vec![
         Rule::new(
@@ -101,15 +102,15 @@ const CONTROL: &str = "has(self.superlink.service.ports.extra) && self.superlink
 const APP_IO: &str = "has(self.superlink.service.ports.serverAppIO) && self.superlink.service.ports.serverAppIO != 0 ? \
                       self.superlink.service.ports.serverAppIO : 9091";
 
-/// How a federation may be called, so that what is named after it can be made.
+/// Rules for the name of a federation, from which names of objects are derived.
 pub fn name() -> Vec<Rule> {
-    let most = LONGEST_STATEFUL_SET - "-superlink".len();
+    let most = MAX_STATEFUL_SET - "-superlink".len();
     vec![
         Rule::new(
             format!("size(self) <= {most}"),
             format!(
                 "must have no more than {most} characters: that of the StatefulSet <name>-superlink may have \
-                 {LONGEST_STATEFUL_SET}"
+                 {MAX_STATEFUL_SET}"
             ),
         ),
         Rule::new(
@@ -119,9 +120,9 @@ pub fn name() -> Vec<Rule> {
     ]
 }
 
-/// It stands on the whole, the only place that sees both names.
+/// The only place that has access to both names.
 pub fn names_together() -> Rule {
-    let most = LONGEST_STATEFUL_SET - "-supernode-".len();
+    let most = MAX_STATEFUL_SET - "-supernode-".len();
     Rule::new(
         format!(
             "self.spec.mode != 'StatefulSet' || self.spec.supernodes.pools.all(p, size(self.metadata.name) + size(p.name) <= \
@@ -129,17 +130,17 @@ pub fn names_together() -> Rule {
         ),
         format!(
             "metadata.name and spec.supernodes.pools[*].name must have no more than {most} characters together: that of the \
-             StatefulSet <name>-supernode-<pool> may have {LONGEST_STATEFUL_SET}"
+             StatefulSet <name>-supernode-<pool> may have {MAX_STATEFUL_SET}"
         ),
     )
 }
 
-/// A pool's name is in the label `app.kubernetes.io/component`, as `pool-<name>`.
+/// The name of a pool is part of the label `app.kubernetes.io/component`: `pool-<name>`.
 pub fn pool_name() -> Rule {
-    let most = LONGEST_LABEL - "pool-".len();
+    let most = MAX_LABEL - "pool-".len();
     Rule::new(
         format!("size(self) <= {most}"),
-        format!("must have no more than {most} characters: the label pool-<name> may have {LONGEST_LABEL}"),
+        format!("must have no more than {most} characters: the label pool-<name> may have {MAX_LABEL}"),
     )
 }
 

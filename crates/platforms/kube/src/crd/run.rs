@@ -1,27 +1,27 @@
-//! `FederationRun` as a schema. What its fields do is decided in `crate::run`.
+//! Schema of `FederationRun`. The behaviour is in `crate::run`.
 
 use serde_json::json;
 
 use super::schema::{Rule, Schema};
 use super::status::conditions;
 
-const LONGEST_NAME: u32 = 253;
-const LONGEST_SCHEDULE: u32 = 256;
-const MOST_ROUNDS: i64 = 1_000_000;
-const MOST_RETRIES: i64 = 100;
+const MAX_NAME: u32 = 253;
+const MAX_SCHEDULE: u32 = 256;
+const MAX_ROUNDS: i64 = 1_000_000;
+const MAX_RETRIES: i64 = 100;
 const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 pub fn spec() -> Schema {
     let federation = Schema::text("A Federation of this namespace. It cannot be changed.")
-        .length(1, LONGEST_NAME)
+        .length(1, MAX_NAME)
         .rules([Rule::new("self == oldSelf", "spec.federation cannot be changed: make another FederationRun")]);
-    // The values are of any kind, which no schema can say that the API server takes.
+    // Values of any type, which a schema cannot express.
     let anything = Schema::made(json!({ "x-kubernetes-preserve-unknown-fields": true }));
     Schema::object("What is run, where and when.")
         .field("federation", federation)
         .field("app", app())
-        .field("rounds", Schema::int32("How many. Absent: as many as the app says.").between(1, MOST_ROUNDS))
+        .field("rounds", Schema::int32("How many. Absent: as many as the app says.").between(1, MAX_ROUNDS))
         .field(
             "config",
             Schema::map("In place of values of the app's configuration: text, numbers, true, false.", anything),
@@ -29,7 +29,7 @@ pub fn spec() -> Schema {
         .field(
             "schedule",
             Schema::text("When, again and again: minute, hour, day of the month, month, day of the week, in UTC.")
-                .length(9, LONGEST_SCHEDULE)
+                .length(9, MAX_SCHEDULE)
                 .with("pattern", r"^\S+( +\S+){4}$"),
         )
         .field(
@@ -38,7 +38,7 @@ pub fn spec() -> Schema {
                 .one_of(["Forbid", "Allow"])
                 .with("default", "Forbid"),
         )
-        .field("retries", Schema::int32("New tries of a run that failed.").between(0, MOST_RETRIES).with("default", 0))
+        .field("retries", Schema::int32("New tries of a run that failed.").between(0, MAX_RETRIES).with("default", 0))
         .field(
             "backoffSeconds",
             Schema::int32("Before the first new try; doubled for each one after it. 10.").between(1, DAY_SECONDS),
@@ -58,12 +58,12 @@ pub fn spec() -> Schema {
 
 fn app() -> Schema {
     let bundle = Schema::object("A Flower app as flwr build packs it, in a ConfigMap of this namespace.")
-        .field("name", Schema::text("Of the ConfigMap.").length(1, LONGEST_NAME))
-        .field("key", Schema::text("In binaryData. Absent: the only one.").length(1, LONGEST_NAME))
+        .field("name", Schema::text("Of the ConfigMap.").length(1, MAX_NAME))
+        .field("key", Schema::text("In binaryData. Absent: the only one.").length(1, MAX_NAME))
         .required(["name"]);
     Schema::object("What is run: one of these.")
-        .field("native", Schema::text("An app of the program itself, like mlp.").length(1, LONGEST_NAME))
-        .field("catalogue", Schema::text("A Flower app that comes with the program.").length(1, LONGEST_NAME))
+        .field("native", Schema::text("An app of the program itself, like mlp.").length(1, MAX_NAME))
+        .field("catalogue", Schema::text("A Flower app that comes with the program.").length(1, MAX_NAME))
         .field("configMap", bundle)
         .rules([Rule::new(
             "(has(self.native) ? 1 : 0) + (has(self.catalogue) ? 1 : 0) + (has(self.configMap) ? 1 : 0) == 1",

@@ -1,11 +1,11 @@
-//! Schemas, built field by field. What they describe is elsewhere.
+//! Builder of schemas. Knows no resource.
 
 use serde_json::{Map, Value, json};
 
-/// How a quantity is written: a number, with or without a unit.
+/// Pattern of quantities: a number, with or without a unit.
 const QUANTITY: &str = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
 
-/// One rule of the API server's expression language, and what is said when it does not hold.
+/// A CEL rule and its message.
 pub struct Rule {
     pub rule: String,
     pub message: String,
@@ -17,7 +17,7 @@ impl Rule {
     }
 }
 
-/// A structural schema, as it is put together.
+/// A structural schema.
 #[derive(Clone)]
 pub struct Schema(Map<String, Value>);
 
@@ -42,7 +42,7 @@ impl Schema {
         Schema::of("integer", description).with("format", "int64")
     }
 
-    /// A point in time.
+    /// A time.
     pub fn time(description: &str) -> Schema {
         Schema::text(description).with("format", "date-time")
     }
@@ -55,7 +55,7 @@ impl Schema {
         Schema::of("array", description).with("items", items.into_value())
     }
 
-    /// A list whose items are told apart by a field: no two of them have the same.
+    /// A list with a key field that is unique among its items.
     pub fn list_by(description: &str, key: &str, items: Schema) -> Schema {
         Schema::list(description, items)
             .with("x-kubernetes-list-type", "map")
@@ -66,7 +66,7 @@ impl Schema {
         Schema::object(description).with("additionalProperties", values.into_value())
     }
 
-    /// An amount of memory, storage or processors. Numbers need no quotes.
+    /// A quantity. Numbers need no quotes.
     pub fn quantity() -> Schema {
         Schema::number_or_text().with("pattern", QUANTITY)
     }
@@ -77,7 +77,7 @@ impl Schema {
             .with("x-kubernetes-int-or-string", true)
     }
 
-    /// A schema that was made elsewhere.
+    /// A schema from elsewhere.
     pub fn made(value: Value) -> Schema {
         match value {
             Value::Object(map) => Schema(map),

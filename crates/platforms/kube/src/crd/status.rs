@@ -1,4 +1,4 @@
-//! What is told about a federation, as a schema. What is told is decided in `crate::status`.
+//! Schema of `.status`. The content is computed in `crate::status`.
 
 use super::schema::Schema;
 

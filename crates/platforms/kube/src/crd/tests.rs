@@ -27,7 +27,7 @@ fn definitions_fit_into_the_annotation_of_client_side_apply() {
         println!("{name}: {bytes} bytes");
         assert!(
             bytes < 200_000,
-            "{name} has {bytes} bytes; the annotation may have {MOST_BYTES}, of which users need some"
+            "{name} has {bytes} bytes; the annotation may have {MAX_BYTES}, of which users need some"
         );
     }
 }

@@ -1,10 +1,10 @@
-//! The program that an image holds, by its reference, `spec.runtime` and `spec.version`.
+//! The program in an image, from its reference, `spec.runtime` and `spec.version`.
 
 use trellis_flower::{Image, Program, Release};
 
 use crate::federation::{Runtime, Spec};
 
-/// Of a SuperLink or a SuperNode.
+/// The program of a SuperLink or SuperNode image.
 pub fn program(image: &str, spec: &Spec) -> Program {
     let read = Image::read(image);
     let trellis = match spec.runtime {
@@ -16,7 +16,8 @@ pub fn program(image: &str, spec: &Spec) -> Program {
     if trellis { Program::Trellis } else { flower(image, spec) }
 }
 
-/// Of a SuperExec: Trellis has none. The tag of an official image has precedence over `spec.version`.
+/// The program of a SuperExec image, which is never of Trellis. The tag of an official image has precedence over
+/// `spec.version`.
 pub fn flower(image: &str, spec: &Spec) -> Program {
     let image = Image::read(image);
     let said = spec.version.as_deref().and_then(Release::read);

@@ -77,7 +77,7 @@ fn skew_is_told_with_its_place() {
     ]);
     let federation = federation(json!({"supernodes": {"image": "flwr/supernode:1.25.0", "pools": pools}}));
     let findings = Programs::of(&federation).findings(&federation);
-    let places = |list: &[Problem]| list.iter().map(|problem| problem.place.clone()).collect::<Vec<_>>();
+    let places = |list: &[Diagnostic]| list.iter().map(|problem| problem.place.clone()).collect::<Vec<_>>();
     assert_eq!(places(&findings.problems), ["spec.supernodes.pools[1].images.supernode"]);
     assert_eq!(places(&findings.notes), ["spec.supernodes.pools[2].images.supernode"]);
     assert!(findings.problems[0].what.contains("Flower 1.42"), "{}", findings.problems[0].what);

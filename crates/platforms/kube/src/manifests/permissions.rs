@@ -1,16 +1,16 @@
-//! What the operator may do in a cluster, each line with its reason. The roles of the manifests, of the kustomization and of the
-//! chart are made from this table; a test runs the operator with nothing more, and looks for lines that nothing uses.
+//! Permissions of the operator, each with its reason. The roles of the manifests, the kustomization and the chart come
+//! from this table. A test runs the operator with these permissions only, and finds unused ones.
 
 use serde_json::{Value, json};
 
-/// Where a permission is needed.
+/// Scope of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// In every namespace whose federations are watched.
+    /// All namespaces whose federations are watched.
     Federations,
-    /// In the operator's own namespace.
+    /// The namespace of the operator.
     Own,
-    /// Of things that are in no namespace. Not given to an operator that watches some namespaces only: it does without.
+    /// Cluster-scoped kinds. An operator for some namespaces does not have these permissions and works without.
     Cluster,
 }
 
@@ -34,8 +34,8 @@ const fn may(
 }
 
 const FLOWER: &str = crate::federation::GROUP;
-/// To keep objects as they are wanted: seen through a watch, looked up before one is made where a stranger may have the name,
-/// applied with patches, taken away. Applying what is not there asks for `create` too.
+/// Managed objects are watched, read before creation in case of a name conflict, applied with patches and deleted.
+/// Applying a missing object needs `create` too.
 const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const SEE: &[&str] = &["get", "list", "watch"];
 
@@ -92,14 +92,14 @@ pub const PERMISSIONS: &[Permission] = &[
     may("storage.k8s.io", "storageclasses", &["list", "watch"], Reach::Cluster, "whether a claim would be served"),
 ];
 
-/// What people need to use federations; not for the operator.
+/// Permissions of users of federations, not of the operator.
 pub const PEOPLE: [(&str, &[&str]); 3] = [
     ("admin", &["*"]),
     ("editor", &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]),
     ("viewer", SEE),
 ];
 
-/// The rules of a role for all permissions of a reach.
+/// Rules of a role for all permissions of a scope.
 pub fn rules(reaches: &[Reach]) -> Vec<Value> {
     let mut rules: Vec<(&str, Vec<&str>, &[&str])> = Vec::new();
     for each in PERMISSIONS.iter().filter(|each| reaches.contains(&each.reach)) {
@@ -112,7 +112,7 @@ pub fn rules(reaches: &[Reach]) -> Vec<Value> {
     rules.into_iter().map(rule).collect()
 }
 
-/// The rules of a role for people.
+/// Rules of a role for users.
 pub fn people_rules(verbs: &[&str]) -> Vec<Value> {
     vec![
         json!({"apiGroups": [FLOWER], "resources": ["federations", "federations/scale", "federationruns"], "verbs": verbs}),

@@ -1,10 +1,10 @@
-//! Amounts as Kubernetes writes them: `500m`, `1Gi`, `1e3`.
+//! Kubernetes quantities: `500m`, `1Gi`, `1e3`.
 
 use serde_json::Value;
 
 const NANO_DIGITS: usize = 9;
 
-/// In billionths. `None`: not an amount, or one too large to tell.
+/// In billionths. `None`: not a quantity, or too large.
 pub fn read(value: &Value) -> Option<i128> {
     match value {
         Value::String(text) => parse(text),

@@ -33,24 +33,24 @@ fn claim(name: &str, size: &str) -> Value {
 
 #[test]
 fn what_is_only_in_the_live_object_is_no_difference() {
-    let wanted = stateful_set(json!([])).0;
-    let mut live = wanted.clone();
+    let desired = stateful_set(json!([])).0;
+    let mut live = desired.clone();
     live["spec"]["replicas"] = 1.into();
     live["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] = "/dev/termination-log".into();
     live["spec"]["template"]["spec"]["containers"][0]["env"] =
         json!([{"name": "THEIRS", "value": "x"}, {"name": "A", "value": "1"}]);
     live["spec"].as_object_mut().expect("fields").remove("volumeClaimTemplates");
-    assert_eq!(difference(&wanted, &live), None);
+    assert_eq!(difference(&desired, &live), None);
 }
 
 #[test]
 fn amounts_are_compared_as_amounts_and_only_where_there_are_some() {
-    let wanted = stateful_set(json!([])).0;
-    let mut live = wanted.clone();
+    let desired = stateful_set(json!([])).0;
+    let mut live = desired.clone();
     live["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = json!({"cpu": "1", "memory": "1024Mi"});
-    assert_eq!(difference(&wanted, &live), None);
+    assert_eq!(difference(&desired, &live), None);
     live["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "2".into();
-    assert_eq!(difference(&wanted, &live).as_deref(), Some("spec.template.spec.containers.0.resources.limits.cpu"));
+    assert_eq!(difference(&desired, &live).as_deref(), Some("spec.template.spec.containers.0.resources.limits.cpu"));
     assert!(difference(&json!({"labels": {"x": "1000m"}}), &json!({"labels": {"x": "1"}})).is_some());
     for (one, other, same) in
         [("1e3", "1k", true), ("0.5", "500m", true), ("1.5Gi", "1536Mi", true), ("1G", "1Gi", false)]
@@ -71,7 +71,7 @@ fn lists_without_names_are_compared_as_a_whole() {
 
 #[test]
 fn what_the_api_server_leaves_out_is_no_difference_but_security_is() {
-    for (wanted, same) in [
+    for (desired, same) in [
         (json!({"hostNetwork": false}), true),
         (json!({"nodeSelector": {}}), true),
         (json!({"initialDelaySeconds": 0}), true),
@@ -79,55 +79,55 @@ fn what_the_api_server_leaves_out_is_no_difference_but_security_is() {
         (json!({"automountServiceAccountToken": false}), false),
         (json!({"allowPrivilegeEscalation": false}), false),
     ] {
-        assert_eq!(difference(&wanted, &json!({})).is_none(), same, "{wanted}");
+        assert_eq!(difference(&desired, &json!({})).is_none(), same, "{desired}");
     }
 }
 
 #[test]
 fn an_object_in_sync_is_left_alone_and_others_are_applied_for_a_reason() {
-    let wanted = stateful_set(json!([]));
-    assert_eq!(compare(&wanted, None, OWNER, None), Verdict::Apply(Cause::New));
-    let mut live = wanted.marked();
-    assert_eq!(compare(&wanted, Some(&live), OWNER, None), Verdict::InSync);
+    let desired = stateful_set(json!([]));
+    assert_eq!(compare(&desired, None, OWNER, None), Verdict::Apply(Cause::New));
+    let mut live = desired.marked();
+    assert_eq!(compare(&desired, Some(&live), OWNER, None), Verdict::InSync);
     live.0["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["--other"]);
     let drift = Cause::Drift("spec.template.spec.containers.0.args".to_owned());
-    assert_eq!(compare(&wanted, Some(&live), OWNER, None), Verdict::Apply(drift));
+    assert_eq!(compare(&desired, Some(&live), OWNER, None), Verdict::Apply(drift));
     // The API server wrote it so: no drift.
     let made = digest_of_live(&live);
-    assert_eq!(compare(&wanted, Some(&live), OWNER, Some(&made)), Verdict::InSync);
+    assert_eq!(compare(&desired, Some(&live), OWNER, Some(&made)), Verdict::InSync);
     live.0["metadata"]["annotations"][APPLIED] = "older".into();
-    assert_eq!(compare(&wanted, Some(&live), OWNER, None), Verdict::Apply(Cause::Changed));
+    assert_eq!(compare(&desired, Some(&live), OWNER, None), Verdict::Apply(Cause::Changed));
     live.0["metadata"]["annotations"] = Value::Null;
-    assert_eq!(compare(&wanted, Some(&live), OWNER, None), Verdict::Apply(Cause::Adopt));
+    assert_eq!(compare(&desired, Some(&live), OWNER, None), Verdict::Apply(Cause::Adopt));
 }
 
 #[test]
 fn strangers_are_refused_and_those_who_leave_are_awaited() {
-    let wanted = stateful_set(json!([]));
-    let mut stranger = wanted.clone();
-    stranger.0["metadata"]["ownerReferences"] = Value::Null;
+    let desired = stateful_set(json!([]));
+    let mut foreign = desired.clone();
+    foreign.0["metadata"]["ownerReferences"] = Value::Null;
     assert!(
-        matches!(compare(&wanted, Some(&stranger), OWNER, None), Verdict::Refused(refusal) if refusal.reason == "NameTaken")
+        matches!(compare(&desired, Some(&foreign), OWNER, None), Verdict::Refused(refusal) if refusal.reason == "NameTaken")
     );
-    let mut other = owned(wanted.0.clone(), "u2");
-    assert!(matches!(compare(&wanted, Some(&other), OWNER, None), Verdict::Wait(_)));
+    let mut other = owned(desired.0.clone(), "u2");
+    assert!(matches!(compare(&desired, Some(&other), OWNER, None), Verdict::Wait(_)));
     other.0["metadata"]["ownerReferences"][0]["kind"] = "Other".into();
-    assert!(matches!(compare(&wanted, Some(&other), OWNER, None), Verdict::Refused(_)));
-    let mut leaving = wanted.marked();
+    assert!(matches!(compare(&desired, Some(&other), OWNER, None), Verdict::Refused(_)));
+    let mut leaving = desired.marked();
     leaving.0["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    assert!(matches!(compare(&wanted, Some(&leaving), OWNER, None), Verdict::Wait(_)));
+    assert!(matches!(compare(&desired, Some(&leaving), OWNER, None), Verdict::Wait(_)));
 }
 
 #[test]
 fn claims_that_are_added_make_it_anew_and_claims_that_go_or_shrink_are_refused() {
     let with = |claims: Value| stateful_set(claims);
-    let judge = |wanted: &Object, live: &Object| compare(wanted, Some(&live.marked()), OWNER, None);
+    let judge = |desired: &Object, live: &Object| compare(desired, Some(&live.marked()), OWNER, None);
     let (none, one, larger) =
         (with(json!([])), with(json!([claim("data", "1Gi")])), with(json!([claim("data", "2Gi")])));
     assert!(matches!(judge(&one, &none), Verdict::Recreate { keep_pods: true, .. }));
     assert!(matches!(judge(&larger, &one), Verdict::Recreate { keep_pods: true, .. }));
-    for (wanted, live) in [(&none, &one), (&one, &larger)] {
-        assert!(matches!(judge(wanted, live), Verdict::Refused(refusal) if refusal.reason == "DataWouldBeLost"));
+    for (desired, live) in [(&none, &one), (&one, &larger)] {
+        assert!(matches!(judge(desired, live), Verdict::Refused(refusal) if refusal.reason == "DataWouldBeLost"));
     }
     // The same claim, as the API server shows it.
     let mut live = one.marked();
@@ -144,14 +144,14 @@ fn claims_that_are_added_make_it_anew_and_claims_that_go_or_shrink_are_refused()
 fn an_existing_stateful_set_keeps_how_its_pods_are_started() {
     let mut live = stateful_set(json!([]));
     live.0["spec"]["podManagementPolicy"] = "OrderedReady".into();
-    let wanted = settled(stateful_set(json!([])), Some(&live));
-    assert_eq!(wanted.0["spec"]["podManagementPolicy"], "OrderedReady");
+    let desired = settled(stateful_set(json!([])), Some(&live));
+    assert_eq!(desired.0["spec"]["podManagementPolicy"], "OrderedReady");
     assert_eq!(settled(stateful_set(json!([])), None).0["spec"]["podManagementPolicy"], "Parallel");
 }
 
 #[test]
 fn leftovers_are_only_those_of_this_federation() {
-    let wanted = [stateful_set(json!([]))];
+    let desired = [stateful_set(json!([]))];
     let live = |kind: &str, name: &str, uid: &str| {
         owned(json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}}), uid)
     };
@@ -164,7 +164,7 @@ fn leftovers_are_only_those_of_this_federation() {
     ];
     let objects = objects.into_iter().map(|object| (object.identity(), object)).collect();
     let gone: Vec<String> =
-        leftovers(&wanted, &objects, OWNER, &["Secret"]).map(|object| object.identity().to_string()).collect();
+        leftovers(&desired, &objects, OWNER, &["Secret"]).map(|object| object.identity().to_string()).collect();
     assert_eq!(gone, ["DaemonSet fl-superlink", "StatefulSet fl-supernode-old"]);
 }
 

@@ -1,8 +1,8 @@
-//! Lists whose entries have a name: environment, volumes, mounts. Merged in the order they are written, each name once.
+//! Lists with named entries: environment, volumes, mounts. Merging keeps the order, and each name once.
 
 use serde_json::{Value, json};
 
-/// What tells two entries apart.
+/// The field that identifies an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Name,
@@ -18,7 +18,7 @@ impl Key {
     }
 }
 
-/// An entry of `over` takes the place of the one with its name, or comes last.
+/// Entries of `over` replace entries of the same name, or are appended.
 pub(super) fn merged(base: &[Value], over: &[Value], key: Key) -> Vec<Value> {
     let mut list = Vec::with_capacity(base.len() + over.len());
     for entry in base.iter().chain(over) {
@@ -27,7 +27,7 @@ pub(super) fn merged(base: &[Value], over: &[Value], key: Key) -> Vec<Value> {
     list
 }
 
-/// In the place of the one with its name, or last.
+/// Replaces the entry of the same name, or appends.
 pub(super) fn put(list: &mut Vec<Value>, entry: Value, key: Key) {
     match list.iter_mut().find(|other| same(other, &entry, key)) {
         Some(other) => *other = entry,
@@ -35,7 +35,7 @@ pub(super) fn put(list: &mut Vec<Value>, entry: Value, key: Key) {
     }
 }
 
-/// Last, unless there is one of its name.
+/// Appends, unless there is an entry of the same name.
 pub(super) fn add(list: &mut Vec<Value>, entry: Value, key: Key) {
     if !list.iter().any(|other| same(other, &entry, key)) {
         list.push(entry);
@@ -50,7 +50,12 @@ pub(super) fn variable(name: &str, value: &str) -> Value {
     json!({"name": name, "value": value})
 }
 
-/// A variable with what the pod's own object says.
+/// Text in which Kubernetes replaces no variables.
+pub fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+/// A variable from a field of the pod.
 pub(super) fn field(name: &str, path: &str) -> Value {
     json!({"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}})
 }

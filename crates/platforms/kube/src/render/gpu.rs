@@ -1,4 +1,4 @@
-//! GPUs of a pool: an extended resource, a claim, or all that the machine has. Nothing here makes a container privileged.
+//! GPUs of a pool: an extended resource, a resource claim, or all GPUs of the machine. No container becomes privileged.
 
 use serde_json::{Map, Value, json};
 
@@ -6,11 +6,11 @@ use crate::federation::{Gpu, Pool, Vendor};
 
 const CLAIM: &str = "gpu";
 const NVIDIA_RUNTIME_CLASS: &str = "nvidia";
-/// Of AMD: name of the volume, path on the machine, kind.
+/// Devices of AMD: name of the volume, path on the machine, type.
 const AMD_DEVICES: [(&str, &str, &str); 2] =
     [("dev-kfd", "/dev/kfd", "CharDevice"), ("dev-dri", "/dev/dri", "Directory")];
 
-/// How the apps of a pool get GPUs.
+/// Access of the apps of a pool to GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Gpus<'g> {
     None,
@@ -21,7 +21,7 @@ pub(super) enum Gpus<'g> {
     Claim {
         template: &'g str,
     },
-    /// Those of the machine; shared with everybody on it.
+    /// All GPUs of the machine, shared with all its pods.
     All(Vendor),
 }
 
@@ -40,7 +40,7 @@ impl<'g> Gpus<'g> {
         }
     }
 
-    /// The pod's, beside its containers.
+    /// Fields of the pod, beside its containers.
     pub(super) fn pod_fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         match self {
@@ -67,7 +67,7 @@ impl<'g> Gpus<'g> {
         if *self == Gpus::All(Vendor::Amd) { AMD_DEVICES.map(mount).to_vec() } else { Vec::new() }
     }
 
-    /// AMD needs none: a ROCm without the variable sees all devices.
+    /// AMD needs no variable: ROCm sees all devices without it.
     pub(super) fn variables(&self) -> Vec<Value> {
         if *self == Gpus::All(Vendor::Nvidia) {
             vec![super::env::variable("NVIDIA_VISIBLE_DEVICES", "all")]
@@ -76,7 +76,7 @@ impl<'g> Gpus<'g> {
         }
     }
 
-    /// What the container with the apps asks for.
+    /// Resource requests of the container with the apps.
     pub(super) fn request(&self, resources: Option<&Value>) -> Option<Value> {
         let mut asked = resources.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
         match self {
@@ -99,7 +99,7 @@ impl<'g> Gpus<'g> {
     }
 }
 
-/// `enabled: false` turns everything off; without a word about it, `mountAll` is one.
+/// `enabled: false` disables GPUs. If it is absent, `mountAll` enables them.
 pub(super) fn mounts_all(gpu: &Gpu) -> bool {
     gpu.mount_all && gpu.enabled != Some(false)
 }

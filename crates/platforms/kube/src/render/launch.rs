@@ -1,5 +1,5 @@
-//! What the programs of a federation are started with: where pods have ports, files and secrets. Which arguments say so is in
-//! `trellis_flower::launch`.
+//! Launch descriptions of the programs of a federation: ports, files and Secrets of pods. [`trellis_flower::launch`]
+//! makes arguments of them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,20 +13,20 @@ use trellis_flower::{Isolation, Program};
 
 use super::pod::{ADMIN_TOKEN_FILE, FLOWER_STATE, NODE_KEY_FILE, TRELLIS_STATE};
 use super::superlink::durability;
-use super::{Durability, Scene, node_config};
+use super::{Durability, Scene, env, node_config};
 use crate::federation::Pool;
 use crate::flower::PoolPrograms;
 
-/// Of the gRPC health protocol: of the first program of a pod, and of the SuperExec beside it.
+/// Ports of the gRPC health protocol: of the main program, and of the SuperExec beside it.
 pub(super) const HEALTH_PORT: u16 = 9098;
 const SUPEREXEC_HEALTH_PORT: u16 = 9099;
-/// Of the programs of Trellis, for Prometheus.
+/// Port of the metrics of Trellis programs.
 pub(super) const METRICS_PORT: u16 = 9464;
-/// Where pods find the certificate, the key and the authority that `Trust` names.
+/// Mount path of the certificate, the key and the authorities.
 pub(super) const TRUST_DIRECTORY: &str = "/etc/trellis/tls";
 
 const EVERYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-/// For programs of the same pod.
+/// Address for programs of the same pod.
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 impl Scene<'_> {
@@ -45,7 +45,7 @@ impl Scene<'_> {
         let spec = &self.federation.spec;
         let isolation = spec.isolation_mode;
         Common {
-            // Not `required`, because the kernels of the cluster's machines are unknown here. Users can set it.
+            // Not `required`, because the kernels of the machines are unknown. Users can set it.
             sandbox: (isolation == Isolation::Subprocess).then_some(Sandbox::BestEffort),
             metrics: spec.monitoring.metrics.then_some(SocketAddr::new(EVERYWHERE, METRICS_PORT)),
             health: Some(SocketAddr::new(EVERYWHERE, HEALTH_PORT)),
@@ -53,6 +53,7 @@ impl Scene<'_> {
             extra_args: given.to_vec(),
             program,
             isolation,
+            keepalive: self.ground.launch.keepalive,
             ..Common::default()
         }
     }
@@ -62,12 +63,12 @@ impl Scene<'_> {
         let (program, serving) = (self.programs.superlink, self.serving());
         let process = spec.isolation_mode == Isolation::Process;
         let everywhere = |port: Option<u16>| Some(Listen { ip: EVERYWHERE, port });
-        // With TLS, ours serves everybody unless told otherwise, and the certificate has the names.
+        // With TLS a Trellis SuperLink listens on all addresses by default, and the certificate has the names.
         let plain = serving == Serving::Plain;
         let open = program.is_trellis() && plain;
         let apps = match program {
             _ if program.since(APPS_BY_HTTP) => everywhere(None),
-            // Before TLS it asks nobody who they are: no other pod may reach it.
+            // Without TLS this API has no authentication: no other pod may reach it.
             _ if program.before(APPS_BY_HTTP) && !self.serves_serverappio() => {
                 Some(SocketAddr::new(POD, SERVERAPPIO_PORT).into())
             }
@@ -80,7 +81,7 @@ impl Scene<'_> {
             }
         };
         let admin = self.ground.trust.as_ref().and_then(|trust| trust.admin_secret.as_ref());
-        // `NAME` and `NAME.NAMESPACE.svc` are allowed without an argument.
+        // `NAME` and `NAME.NAMESPACE.svc` are allowed by default.
         let service = format!("{}.{}", self.federation.superlink_name(), self.federation.namespace);
         SuperLink {
             fleet: everywhere(Some(FLEET_PORT)).filter(|_| open),
@@ -88,11 +89,12 @@ impl Scene<'_> {
             apps,
             http: everywhere(None).filter(|_| open || !program.is_trellis()),
             apps_tls: self.serves_apps_with_tls(),
-            // The SuperExec container runs as another user, and the pod's network has no other programs.
+            // The SuperExec container runs as another user. The network of the pod has no other programs.
             apps_trust_machine: process,
             open_network: plain,
             accounts: plain.then_some(false),
             admin_token: admin.map(|_| ADMIN_TOKEN_FILE.into()),
+            endpoints: self.ground.launch.endpoints.clone(),
             allowed_hosts: plain.then_some(service).into_iter().collect(),
             node_auth: spec.security.node_auth,
             common: self.common(program, &spec.superlink.extra_args),
@@ -102,14 +104,13 @@ impl Scene<'_> {
         }
     }
 
-    /// In 1.35 and 1.36 the API for apps is the HTTP port, which others reach too; before, it is worth it only where a SuperExec
-    /// calls it.
+    /// In 1.35 and 1.36 the API for apps is the HTTP port, which other pods reach. Before, only a SuperExec calls it.
     fn serves_apps_with_tls(&self) -> bool {
         let (program, process) = (self.programs.superlink, self.federation.spec.isolation_mode == Isolation::Process);
         program.has_apps_certificate() && (process || program.since(APPS_BY_HTTP))
     }
 
-    /// Whether the API for apps can be reached from other pods, at a port of its own.
+    /// Whether other pods reach the API for apps at a port of its own.
     pub(super) fn serves_serverappio(&self) -> bool {
         let process = self.federation.spec.isolation_mode == Isolation::Process;
         let open = self.ground.trust.is_none() || self.serves_apps_with_tls();
@@ -125,22 +126,25 @@ impl Scene<'_> {
     }
 
     pub(super) fn supernode(&self, pool: &Pool, programs: &PoolPrograms) -> SuperNode {
-        let program = programs.supernode;
-        let superlink = format!("{}:{}", self.federation.superlink_name(), self.dialled(program));
+        let (program, settings) = (programs.supernode, &self.ground.launch);
+        let service = || format!("{}:{}", self.federation.superlink_name(), self.dialled(program));
+        let superlink = settings.superlink.clone().unwrap_or_else(service);
         let trust = match self.serving() {
             Serving::Plain => Trust::Plain,
             Serving::Given => Trust::Default,
             Serving::Tls(files) => Trust::Authority(files.authority),
         };
-        // Who reaches it can take work from the node.
+        // A caller of this API can take work from the node.
         let open = program.has_open_clientappio(self.federation.spec.isolation_mode);
-        let config = || NodeConfig::Inline(node_config::argument(&pool.node_config, &pool.name, self.size(pool)));
+        let config = node_config::argument(&pool.node_config, &settings.node_config, &pool.name, self.size(pool));
         SuperNode {
             key: self.has_node_keys(pool).then(|| NODE_KEY_FILE.into()),
             apps: open.then_some(SocketAddr::new(POD, CLIENTAPPIO_PORT).into()),
-            name: Some("$(POD_NAME)".to_owned()),
+            name: Some(settings.node_name.clone().unwrap_or_else(|| "$(POD_NAME)".to_owned())),
             state: Some(state_directory(program).into()),
-            node_config: (!pool.node_config.is_empty()).then(config),
+            client_app: settings.client_app.as_deref().map(env::literal),
+            gpu_memory_fraction: settings.gpu_memory_fraction,
+            node_config: (!config.is_empty()).then_some(NodeConfig::Inline(config)),
             common: self.common(program, &pool.extra_args),
             superlink,
             trust,

@@ -1,11 +1,11 @@
-//! Who may call whom, where the resource asks for it, and what collects metrics. Rules are for what comes in: names are resolved
-//! and data is fetched as before.
+//! Network policies, if the resource enables them, and the PodMonitor. Policies restrict incoming connections only, so
+//! that DNS and data sources keep working.
 
 use serde_json::{Value, json};
 use trellis_flower::changes::FLEET_BY_HTTP;
 
 use super::Scene;
-use super::marks;
+use super::labels;
 use super::ports::ServicePort;
 
 pub(super) fn policies(scene: &Scene<'_>) -> Vec<Value> {
@@ -15,12 +15,18 @@ pub(super) fn policies(scene: &Scene<'_>) -> Vec<Value> {
     vec![superlink_policy(scene), node_policy(scene)]
 }
 
-/// Whether one port serves nodes and users, so that a rule about ports cannot tell them apart.
+/// Whether one port serves nodes and users, so that a policy cannot distinguish them.
 pub(super) fn one_port_for_all(scene: &Scene<'_>) -> bool {
     scene.programs.superlink.since(FLEET_BY_HTTP)
 }
 
-fn policy(scene: &Scene<'_>, name: &str, labels: marks::Labels, selector: marks::Labels, ingress: Vec<Value>) -> Value {
+fn policy(
+    scene: &Scene<'_>,
+    name: &str,
+    labels: labels::Labels,
+    selector: labels::Labels,
+    ingress: Vec<Value>,
+) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -42,9 +48,9 @@ fn superlink_policy(scene: &Scene<'_>) -> Value {
     let dialled: Vec<i32> = scene.pools().map(|(_, programs)| scene.dialled(programs.supernode)).collect();
     let mut nodes = json!({"ports": of(&|port| port.name == "fleet" || dialled.contains(&port.port))});
     let sites = &federation.spec.sites;
-    // Nodes of a site that does not say where it is may be anywhere.
+    // Nodes of a site without networks may be anywhere.
     if sites.iter().all(|site| !site.cidrs.is_empty()) {
-        let pods = json!({"podSelector": {"matchLabels": marks::node_labels(&federation.name)}});
+        let pods = json!({"podSelector": {"matchLabels": labels::node_labels(&federation.name)}});
         let cidrs = sites.iter().flat_map(|site| &site.cidrs).collect::<std::collections::BTreeSet<_>>();
         let outside = cidrs.into_iter().map(|cidr| json!({"ipBlock": {"cidr": cidr}}));
         nodes["from"] = std::iter::once(pods).chain(outside).collect();
@@ -55,36 +61,36 @@ fn superlink_policy(scene: &Scene<'_>) -> Value {
     }
     users.extend(federation.spec.security.network_policy.clients.iter().cloned());
     let mut ingress = vec![nodes];
-    // A rule without anybody in it would be for everybody.
+    // A rule without peers would admit everybody.
     if !users.is_empty() {
         ingress.push(json!({"from": users, "ports": of(&|port| ["control", "http"].contains(&port.name))}));
     }
     ingress.extend(metrics_rule(scene));
-    let selector = marks::superlink_labels(&federation.name);
-    policy(scene, &federation.superlink_name(), scene.superlink_marks(), selector, ingress)
+    let selector = labels::superlink_labels(&federation.name);
+    policy(scene, &federation.superlink_name(), scene.superlink_labels_shown(), selector, ingress)
 }
 
-/// Nobody calls a node; it calls the SuperLink.
+/// Nodes accept no connections.
 fn node_policy(scene: &Scene<'_>) -> Value {
     let name = format!("{}-supernode", scene.federation.name);
-    let selector = marks::node_labels(&scene.federation.name);
-    policy(scene, &name, scene.node_marks(), selector, metrics_rule(scene).into_iter().collect())
+    let selector = labels::node_labels(&scene.federation.name);
+    policy(scene, &name, scene.node_labels_shown(), selector, metrics_rule(scene).into_iter().collect())
 }
 
-/// From any pod of the cluster: who collects metrics is not known here.
+/// From all pods of the cluster, because the collector of metrics is unknown.
 fn metrics_rule(scene: &Scene<'_>) -> Option<Value> {
     let port = super::launch::METRICS_PORT;
     let rule = json!({"from": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP", "port": port}]});
     scene.federation.spec.monitoring.metrics.then_some(rule)
 }
 
-/// For the Prometheus operator.
+/// A PodMonitor of the Prometheus operator.
 pub(super) fn pod_monitor(scene: &Scene<'_>) -> Option<Value> {
     let (federation, monitoring) = (scene.federation, &scene.federation.spec.monitoring);
     if !monitoring.pod_monitor || !monitoring.metrics {
         return None;
     }
-    let labels = marks::instance_labels(&federation.name);
+    let labels = labels::instance_labels(&federation.name);
     Some(json!({
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",

@@ -1,11 +1,13 @@
-//! The settings of a node for its apps, as one argument. No shell: what differs between the nodes of a pool comes through
-//! variables that Kubernetes fills in, `$(NAME)`. Values are TOML; nothing in a value can leave its quotes.
+//! The node config as one argument, without a shell: values that differ between the nodes of a pool are variables that
+//! Kubernetes expands, `$(NAME)`. Values are TOML, and no value can leave its quotes.
 
 use std::collections::BTreeMap;
 
-/// The number of a node in its pool.
+use trellis_spec::ConfigValue;
+
+/// Index of a node in its pool.
 pub(super) const INDEX: &str = "FLOWER_INDEX";
-/// The machine that a node is on.
+/// Machine of a node.
 pub(super) const NODE: &str = "FLOWER_NODE_NAME";
 
 pub(super) const INDEX_PLACEHOLDER: &str = "{index}";
@@ -13,23 +15,45 @@ pub(super) const REPLICAS_PLACEHOLDER: &str = "{replicas}";
 const POOL_PLACEHOLDER: &str = "{pool}";
 const NODE_PLACEHOLDER: &str = "{node}";
 
-/// `key=value` in the order of keys, as `--node-config` takes them.
-pub(super) fn argument(config: &BTreeMap<String, String>, pool: &str, size: i32) -> String {
-    let pairs: Vec<String> = config.iter().map(|(key, value)| format!("{key}={}", toml(value, pool, size))).collect();
+/// `key=value` pairs in the order of keys, as `--node-config` takes them. `settled` are the values of one node, without
+/// placeholders; they take precedence.
+pub(super) fn argument(
+    config: &BTreeMap<String, String>,
+    settled: &BTreeMap<String, ConfigValue>,
+    pool: &str,
+    size: i32,
+) -> String {
+    let mut pairs: BTreeMap<&str, String> =
+        config.iter().map(|(key, value)| (&**key, toml(value, pool, size))).collect();
+    pairs.extend(settled.iter().map(|(key, value)| (&**key, literal(value))));
+    let pairs: Vec<String> = pairs.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     pairs.join(" ")
 }
 
-/// Whether some value differs between the nodes of a pool.
+fn literal(value: &ConfigValue) -> String {
+    match value {
+        ConfigValue::Bool(on) => on.to_string(),
+        ConfigValue::Int(number) => number.to_string(),
+        ConfigValue::Float(number) => format!("{number:?}"),
+        ConfigValue::Text(text) => {
+            let mut inside = String::with_capacity(text.len());
+            text.chars().for_each(|letter| escape(letter, &mut inside));
+            format!("\"{inside}\"")
+        }
+    }
+}
+
+/// Whether a value differs between the nodes of a pool.
 pub(super) fn differs_by_node(config: &BTreeMap<String, String>) -> bool {
     config.values().any(|value| value.contains(INDEX_PLACEHOLDER) || value.contains(NODE_PLACEHOLDER))
 }
 
-/// What tells nodes apart by number cannot be said where they have none.
+/// Whether a value needs the index or the size, which pools of a DaemonSet do not have.
 pub(super) fn counts_nodes(value: &str) -> bool {
     value.contains(INDEX_PLACEHOLDER) || value.contains(REPLICAS_PLACEHOLDER)
 }
 
-/// Flower takes keys apart by the first `=`, and dots as tables.
+/// Flower splits pairs at the first `=`, and reads dots as tables.
 pub(super) fn is_key(key: &str) -> bool {
     let bare = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     key.split('.').all(bare)
@@ -52,7 +76,7 @@ fn is_integer(text: &str) -> bool {
     plain && (digits == "0" || !digits.starts_with('0')) && text != "-0" && text.parse::<i64>().is_ok()
 }
 
-/// The inside of a TOML string, placeholders filled in. A text that looks like a placeholder after that stays as it is.
+/// The content of a TOML string with expanded placeholders. The expansion is not expanded again.
 fn quoted(text: &str, pool: &str, size: i32) -> String {
     let mut inside = String::with_capacity(text.len());
     let mut rest = text;
@@ -76,10 +100,10 @@ fn quoted(text: &str, pool: &str, size: i32) -> String {
 
 fn escape(c: char, inside: &mut String) {
     match c {
-        // Kubernetes reads `$(`; two stand for one.
+        // Kubernetes expands `$(`; `$$` is a literal `$`.
         '$' => inside.push_str("$$"),
         '\\' => inside.push_str("\\\\"),
-        // Flower looks for the next quote before it reads TOML, so none may be seen, not even one with a backslash.
+        // Flower searches the next quote before it parses TOML, so a quote must not appear, not even with a backslash.
         '"' => inside.push_str("\\u0022"),
         c if c.is_control() => inside.push_str(&format!("\\u{:04X}", u32::from(c))),
         c => inside.push(c),

@@ -1,4 +1,4 @@
-//! What pods of SuperLinks and SuperNodes have in common: who they run as, how their health is asked for, what is mounted.
+//! Common parts of the pods of SuperLinks and SuperNodes: user, probes, mounts.
 
 use serde_json::{Map, Value, json};
 use trellis_flower::Program;
@@ -8,9 +8,9 @@ use super::Scene;
 use super::env::{Key, add};
 use super::launch::{METRICS_PORT, TRUST_DIRECTORY};
 
-/// The user of Flower's images, by number: Kubernetes cannot tell from a name that it is not root.
+/// User of the images of Flower, as a number: Kubernetes cannot tell from a name that it is not root.
 const FLOWER_USER: i64 = 49999;
-/// The user of Trellis' images.
+/// User of the images of Trellis.
 const TRELLIS_USER: i64 = 65532;
 
 pub(super) const FLOWER_STATE: &str = "/var/lib/flower";
@@ -24,20 +24,20 @@ const ADMIN_DIRECTORY: &str = "/etc/trellis/admin";
 pub(super) const ADMIN_TOKEN_FILE: &str = "/etc/trellis/admin/token";
 const NODE_KEYS_VOLUME: &str = "trellis-node-keys";
 pub(super) const NODE_KEY_FILE: &str = "/etc/trellis/node-key";
-/// Secrets are for the owner and the pod's group.
+/// Readable by the owner and the group of the pod.
 const SECRET_MODE: i64 = 0o440;
 
-/// Python needs a while to load; a large machine image longer.
+/// Loading Python takes a while, pulling a large image longer.
 const STARTUP_PERIOD_S: i64 = 2;
 const STARTUP_FAILURES: i64 = 150;
 const READINESS_PERIOD_S: i64 = 5;
 const READINESS_FAILURES: i64 = 6;
-/// A program that is busy with a model of gigabytes is not dead.
+/// A program that reads a model of gigabytes responds late.
 const LIVENESS_PERIOD_S: i64 = 20;
 const LIVENESS_FAILURES: i64 = 9;
 const PROBE_TIMEOUT_S: i64 = 10;
 
-/// How a program tells that it is well.
+/// How probes call a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     Grpc(u16),
@@ -62,7 +62,7 @@ impl Health {
         }
     }
 
-    /// Startup, readiness and liveness. Liveness waits for longest: it ends what runs.
+    /// Startup, readiness and liveness probes. Liveness has the longest timeout, because it restarts the container.
     pub(super) fn probes(self) -> Map<String, Value> {
         let probe = |period: i64, failures: i64| {
             let mut probe = self.check();
@@ -79,7 +79,7 @@ impl Health {
     }
 }
 
-/// A container of ours, as its parts.
+/// A rendered container.
 #[derive(Debug, Clone)]
 pub(super) struct Container<'c> {
     pub name: &'static str,
@@ -91,7 +91,7 @@ pub(super) struct Container<'c> {
     pub mounts: Vec<Value>,
     pub health: Health,
     pub program: Program,
-    /// The first program of the pod, whose user the others have unless they say something else.
+    /// The main program of the pod. Other containers run as its user by default.
     pub pod: Program,
 }
 
@@ -110,7 +110,7 @@ impl Container<'_> {
                 container.insert(field.to_owned(), value);
             }
         };
-        // Images of Trellis may hold all of its programs.
+        // An image of Trellis may contain all its programs.
         optional("command", if self.program.is_trellis() { json!(self.launch.command) } else { Value::Null });
         optional("env", Value::Array(self.env));
         optional("ports", self.ports.into_iter().map(port).collect());
@@ -130,7 +130,8 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// As the profile `restricted` of Pod Security wants it. Images of Flower write beside their programs, those of Trellis do not.
+/// Security context of the Pod Security profile `restricted`. Programs of Flower write into their image, those of
+/// Trellis do not.
 fn confined(program: Program, pod: Program) -> Value {
     let mut context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     if program.is_trellis() {
@@ -146,7 +147,7 @@ fn user(program: Program) -> i64 {
     if program.is_trellis() { TRELLIS_USER } else { FLOWER_USER }
 }
 
-/// Of a pod, by its first program.
+/// Security context of a pod, by its main program.
 fn pod_security(program: Program) -> Value {
     json!({
         "runAsNonRoot": true,
@@ -157,8 +158,8 @@ fn pod_security(program: Program) -> Value {
     })
 }
 
-/// The fields of every pod of ours. Programs of Flower and Trellis do not call the API server, and variables about all Services of
-/// a namespace could be taken for settings.
+/// Fields of every pod. The programs do not call the API server, and the environment variables for Services of the
+/// namespace could be taken for settings.
 pub(super) fn pod_fields(program: Program, grace_s: i64) -> Map<String, Value> {
     Map::from_iter([
         ("securityContext".to_owned(), pod_security(program)),
@@ -168,29 +169,29 @@ pub(super) fn pod_fields(program: Program, grace_s: i64) -> Map<String, Value> {
     ])
 }
 
-/// The volumes of a pod that are ours, and what its containers see of them.
+/// Volumes of a pod, and their mounts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Outfit {
     pub volumes: Vec<Value>,
-    /// Of the first program.
+    /// Mounts of the main program.
     pub mounts: Vec<Value>,
-    /// Of the SuperExec.
+    /// Mounts of the SuperExec.
     pub superexec_mounts: Vec<Value>,
 }
 
 impl Outfit {
-    /// A directory that lives as long as the pod.
+    /// A directory with the lifetime of the pod.
     pub(super) fn directory(&mut self, name: &str, path: &str) {
         self.volumes.push(json!({"name": name, "emptyDir": {}}));
         self.mounts.push(json!({"name": name, "mountPath": path}));
     }
 
-    /// The root of Trellis' images cannot be written.
+    /// The root file system of images of Trellis is read-only.
     pub(super) fn temporary(&mut self) {
         self.directory(TEMPORARY_VOLUME, TEMPORARY_FILES);
     }
 
-    /// A server has a certificate, others know whom to trust; a SuperExec beside either knows no more than that.
+    /// A server mounts a certificate and a key, other programs the authorities only.
     pub(super) fn trust(&mut self, secret: &str, serves: bool) {
         let mut items = vec![json!({"key": "ca.crt", "path": "ca.crt"})];
         if serves {
@@ -215,7 +216,7 @@ impl Outfit {
         self.mounts.push(json!({"name": ADMIN_VOLUME, "mountPath": ADMIN_DIRECTORY, "readOnly": true}));
     }
 
-    /// The one key of the secret that has the pod's name.
+    /// Mounts the key of the Secret that has the name of the pod.
     pub(super) fn node_key(&mut self, secret: &str) {
         let source = json!({"secretName": secret, "defaultMode": SECRET_MODE});
         self.volumes.push(json!({"name": NODE_KEYS_VOLUME, "secret": source}));
@@ -226,7 +227,7 @@ impl Outfit {
     }
 }
 
-/// The user's mounts, and ours where they left the place free.
+/// Mounts of the user, and ours at paths that are free.
 pub(super) fn mounts(theirs: &[Value], ours: &[Value]) -> Vec<Value> {
     let mut mounts = theirs.to_vec();
     for mount in ours {
@@ -235,13 +236,13 @@ pub(super) fn mounts(theirs: &[Value], ours: &[Value]) -> Vec<Value> {
     mounts
 }
 
-/// Those for the SuperExec, where there are any; else those of the program.
+/// Mounts of the SuperExec if there are any, else those of the main program.
 pub(super) fn superexec_mounts<'m>(own: &'m [Value], fallback: &'m [Value]) -> &'m [Value] {
     if own.is_empty() { fallback } else { own }
 }
 
 impl Scene<'_> {
-    /// Metrics of a program of Trellis, where they are wanted.
+    /// Port of the metrics of a Trellis program, if they are enabled.
     pub(super) fn metrics_port(&self, program: Program, given: &[String]) -> Option<u16> {
         let wanted = self.federation.spec.monitoring.metrics || gives(given, "--metrics-address");
         (program.is_trellis() && wanted).then(|| port(given, "--metrics-address", METRICS_PORT))

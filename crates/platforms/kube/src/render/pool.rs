@@ -1,4 +1,4 @@
-//! A pool of SuperNodes: a StatefulSet with the Service that its name needs and a budget for disruptions, or a DaemonSet.
+//! A pool of SuperNodes: a StatefulSet with its headless Service and its PodDisruptionBudget, or a DaemonSet.
 
 use serde_json::{Map, Value, json};
 use trellis_flower::Isolation;
@@ -9,20 +9,20 @@ use super::gpu::Gpus;
 use super::launch::HEALTH_PORT;
 use super::pod::{Container, Health, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields, superexec_mounts};
 use super::superlink::{TRUST_ANNOTATION, claim_template};
-use super::{Scene, marks, node_config, template};
+use super::{Scene, labels, node_config, template};
 use crate::federation::{Pool, Retention};
 use crate::flower::PoolPrograms;
 
 const CONTAINER: &str = "supernode";
 const SUPEREXEC_CONTAINER: &str = "superexec-clientapp";
-/// For how long a node may finish what it does.
+/// Default drain time of a node.
 const DEFAULT_DRAIN_S: u32 = 600;
-/// A node of Flower ends at once when it is told to, and never if it is told in its first seconds.
+/// An official SuperNode ends at once on SIGTERM, and ignores it in its first seconds.
 const FLOWER_GRACE_S: u32 = 30;
 /// A node that drains gives up if its SuperLink is unreachable for this long. A SuperLink pod is replaced in less.
 const DRAIN_SUPERLINK_TIMEOUT: &str = "30s";
 const POD_NAME: &str = "POD_NAME";
-/// Of pods of a StatefulSet, since Kubernetes 1.28.
+/// Label of pods of a StatefulSet, since Kubernetes 1.28.
 const POD_INDEX_LABEL: &str = "metadata.labels['apps.kubernetes.io/pod-index']";
 
 pub(super) fn objects(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Vec<Value> {
@@ -33,18 +33,18 @@ pub(super) fn objects(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -
     }
 }
 
-/// Gives each node a name: `<pod>.<fed>-supernode-<pool>`.
+/// Gives each node a DNS name: `<pod>.<fed>-supernode-<pool>`.
 fn headless_service(scene: &Scene<'_>, pool: &Pool) -> Value {
     let name = scene.federation.pool_name(&pool.name);
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": scene.metadata(&name, scene.pool_marks(&pool.name)),
+        "metadata": scene.metadata(&name, scene.pool_labels_shown(&pool.name)),
         "spec": {
             "type": "ClusterIP",
             "clusterIP": "None",
             "publishNotReadyAddresses": true,
-            "selector": marks::pool_labels(&scene.federation.name, &pool.name),
+            "selector": labels::pool_labels(&scene.federation.name, &pool.name),
             "ports": [{"name": "health", "port": HEALTH_PORT, "targetPort": HEALTH_PORT, "protocol": "TCP"}],
         },
     })
@@ -52,7 +52,7 @@ fn headless_service(scene: &Scene<'_>, pool: &Pool) -> Value {
 
 fn stateful_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Value {
     let name = scene.federation.pool_name(&pool.name);
-    let selector = marks::pool_labels(&scene.federation.name, &pool.name);
+    let selector = labels::pool_labels(&scene.federation.name, &pool.name);
     let mut template = pod_template(scene, pool, programs);
     if template["spec"]["topologySpreadConstraints"].is_null() {
         template["spec"]["topologySpreadConstraints"] = json!([{
@@ -65,7 +65,7 @@ fn stateful_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     let mut spec = json!({
         "replicas": scene.size(pool),
         "serviceName": name,
-        // Nodes do not wait for each other.
+        // Nodes start independently.
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": selector},
         "template": template,
@@ -84,14 +84,14 @@ fn stateful_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     json!({
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": scene.metadata(&name, scene.pool_marks(&pool.name)),
+        "metadata": scene.metadata(&name, scene.pool_labels_shown(&pool.name)),
         "spec": spec,
     })
 }
 
 fn daemon_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Value {
     let mut spec = json!({
-        "selector": {"matchLabels": marks::pool_labels(&scene.federation.name, &pool.name)},
+        "selector": {"matchLabels": labels::pool_labels(&scene.federation.name, &pool.name)},
         "template": pod_template(scene, pool, programs),
     });
     if let Some(away) = &scene.federation.spec.upgrade.max_unavailable {
@@ -100,22 +100,22 @@ fn daemon_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Value 
     json!({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": scene.metadata(&scene.federation.pool_name(&pool.name), scene.pool_marks(&pool.name)),
+        "metadata": scene.metadata(&scene.federation.pool_name(&pool.name), scene.pool_labels_shown(&pool.name)),
         "spec": spec,
     })
 }
 
-/// How many nodes may be taken away at once by whoever empties machines. One that does not work holds nobody up.
+/// Limits voluntary disruptions. Pods that are not ready do not count.
 fn budget(scene: &Scene<'_>, pool: &Pool) -> Value {
     let away = scene.federation.spec.upgrade.max_unavailable.clone().unwrap_or_else(|| json!(1));
     json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": scene.metadata(&scene.federation.pool_name(&pool.name), scene.pool_marks(&pool.name)),
+        "metadata": scene.metadata(&scene.federation.pool_name(&pool.name), scene.pool_labels_shown(&pool.name)),
         "spec": {
             "maxUnavailable": away,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
-            "selector": {"matchLabels": marks::pool_labels(&scene.federation.name, &pool.name)},
+            "selector": {"matchLabels": labels::pool_labels(&scene.federation.name, &pool.name)},
         },
     })
 }
@@ -125,9 +125,9 @@ fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     let (gpus, outfit) = (Gpus::of(pool), outfit(scene, pool, programs));
     let mut containers = vec![node_container(scene, pool, programs, &gpus, &outfit).render()];
     if programs.supernode.is_trellis() {
-        // What it has been told to do it still does, for as long as the pod may take to end: rounds do not wait for a node
-        // that will never answer. A kubelet does not interrupt the hook when the grace period is shortened, so the hook
-        // itself ends if the federation, and its SuperLink, are deleted.
+        // The node completes the instructions that it has, within the grace period of the pod, so that rounds do not
+        // wait for a lost node. A kubelet does not interrupt the hook if the grace period is shortened, so the hook
+        // ends by itself if the federation and its SuperLink are deleted.
         let command = [
             "trellis",
             "supernode",
@@ -153,7 +153,7 @@ fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     if !volumes.is_empty() {
         pod.insert("volumes".to_owned(), Value::Array(volumes));
     }
-    let mut metadata = json!({"labels": scene.pool_marks(&pool.name)});
+    let mut metadata = json!({"labels": scene.pool_labels_shown(&pool.name)});
     if let (Some(trust), false) = (&scene.ground.trust, programs.supernode.is_trellis()) {
         metadata["annotations"] = json!({TRUST_ANNOTATION: trust.bundle_revision});
     }
@@ -177,7 +177,7 @@ fn outfit(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Outfit {
     outfit
 }
 
-/// In the order of the resource: what all pools have, what this one has in its place or beside.
+/// Variables of all pools, then of this pool, in the order of the resource.
 fn variables(scene: &Scene<'_>, pool: &Pool, gpus: &Gpus<'_>) -> Vec<Value> {
     let mut variables = merged(&scene.federation.spec.supernodes.env, &pool.env, Key::Name);
     for variable in gpus.variables() {
@@ -186,7 +186,7 @@ fn variables(scene: &Scene<'_>, pool: &Pool, gpus: &Gpus<'_>) -> Vec<Value> {
     variables
 }
 
-/// What the arguments of a node refer to; a variable of the user's with such a name would change what they mean.
+/// Variables that arguments refer to. They take precedence over variables of the user.
 fn downward(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Map<String, Value> {
     let mut fields = Map::new();
     let has_key = scene.has_node_keys(pool);
@@ -232,7 +232,7 @@ fn node_container<'s>(
         launch,
         env,
         ports,
-        // Apps are in the other container, where there is one, and the GPUs with them.
+        // With a SuperExec container, apps and GPUs are there.
         resources: if alone { gpus.request(resources) } else { resources.cloned() },
         mounts: mounts(&merged(&pool.volume_mounts, &gpus.mounts(), Key::MountPath), &outfit.mounts),
         program,

@@ -1,14 +1,15 @@
-//! Ports of the SuperLink's Service, by release, and where others find it.
+//! Ports of the Service of the SuperLink, by release, and its addresses.
 
+use trellis_diagnostic::Diagnostic;
 use trellis_flower::Program;
 use trellis_flower::changes::{APPS_BY_HTTP, FLEET_BY_HTTP};
 use trellis_flower::launch::{CONTROL_PORT, FLEET_PORT, HTTP_PORT, SERVERAPPIO_PORT, port as given_port};
 
-use super::{Problem, Scene};
+use super::Scene;
 use crate::federation::{Federation, Ports};
 use crate::flower::Programs;
 
-/// A port of the Service, and the one of the pod behind it.
+/// A port of the Service and the port of the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServicePort {
     pub name: &'static str,
@@ -16,7 +17,7 @@ pub(super) struct ServicePort {
     pub target: u16,
 }
 
-/// Ports of the SuperLink's container: those that users move by arguments of their own are followed.
+/// Ports of the SuperLink container. Ports in arguments of the user take precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ContainerPorts {
     pub fleet: u16,
@@ -29,7 +30,7 @@ pub(super) fn serves_http(program: Program) -> bool {
     program.is_trellis() || program.since(APPS_BY_HTTP)
 }
 
-/// Zero and absent are the usual ones.
+/// Zero and absent mean the default.
 fn wanted(said: Option<i32>, usual: u16) -> i32 {
     said.filter(|port| *port != 0).unwrap_or(usual.into())
 }
@@ -50,7 +51,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Fleet and control keep their ports in all releases, also where one port behind them serves both.
+    /// Fleet and control have the same Service ports in all releases, also if one container port serves both.
     pub(super) fn service_ports(&self) -> Vec<ServicePort> {
         let program = self.programs.superlink;
         let (said, pod) = (said(self.federation), self.container_ports());
@@ -65,7 +66,7 @@ impl Scene<'_> {
         let asked = said.http.is_some_and(|port| port != 0);
         if asked || serves_http(program) {
             let http = ServicePort { name: "http", port: wanted(said.http, HTTP_PORT), target: pod.http };
-            // Somebody who gave this port to another name of the same has what they want.
+            // The user gave this port to another name with the same target.
             let there = ports.iter().any(|other| other.port == http.port && other.target == http.target);
             if asked || !there {
                 ports.push(http);
@@ -78,7 +79,7 @@ impl Scene<'_> {
         self.service_ports().into_iter().find(|port| port.name == name).map(|port| port.port)
     }
 
-    /// The port of the Service that a node dials.
+    /// The Service port that a node connects to.
     pub(super) fn dialled(&self, supernode: Program) -> i32 {
         let by_http = match self.programs.superlink {
             Program::Trellis => supernode.since(FLEET_BY_HTTP),
@@ -88,31 +89,31 @@ impl Scene<'_> {
         self.service_port(name).or_else(|| self.service_port("fleet")).unwrap_or(FLEET_PORT.into())
     }
 
-    pub(super) fn port_problems(&self) -> Vec<Problem> {
+    pub(super) fn port_problems(&self) -> Vec<Diagnostic> {
         let place = "spec.superlink.service.ports".to_owned();
         let ports = self.service_ports();
         let mut problems = Vec::new();
         for (at, port) in ports.iter().enumerate() {
             if !(1..=i32::from(u16::MAX)).contains(&port.port) {
-                problems.push(Problem {
-                    place: place.clone(),
-                    what: format!("{} is no port, for {}", port.port, port.name),
-                    to_do: "use 1 to 65535".to_owned(),
-                });
+                problems.push(Diagnostic::error(
+                    place.clone(),
+                    format!("{} is no port, for {}", port.port, port.name),
+                    "use 1 to 65535",
+                ));
             }
             if let Some(other) = ports[..at].iter().find(|other| other.port == port.port) {
-                problems.push(Problem {
-                    place: place.clone(),
-                    what: format!("{} and {} have the same port, {}", other.name, port.name, port.port),
-                    to_do: "give each a port of its own".to_owned(),
-                });
+                problems.push(Diagnostic::error(
+                    place.clone(),
+                    format!("{} and {} have the same port, {}", other.name, port.name, port.port),
+                    "give each a port of its own",
+                ));
             }
         }
         problems
     }
 }
 
-/// Where the SuperLink is reached in the cluster: `name.namespace.svc:port`.
+/// Addresses of the SuperLink in the cluster: `name.namespace.svc:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoints {
     pub fleet: String,

@@ -1,4 +1,4 @@
-//! The SuperLink: one pod with a name that stays, its state, and the Service that everybody calls.
+//! The SuperLink: a StatefulSet with one pod, its state, and its Service.
 
 use serde_json::{Map, Value, json};
 use trellis_flower::Program;
@@ -9,23 +9,23 @@ use super::env::{Key, add, merged, variable};
 use super::launch::state_directory;
 use super::pod::{Container, Health, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields, superexec_mounts};
 use super::ports::serves_http;
-use super::{Durability, Scene, marks, state_is_given, template};
+use super::{Durability, Scene, labels, state_is_given, template};
 use crate::federation::Retention;
 
 const CONTAINER: &str = "superlink";
 const SUPEREXEC_CONTAINER: &str = "superexec-serverapp";
-/// Runs, logs and models of a small federation.
+/// Enough for runs, logs and models of a small federation.
 const DEFAULT_CLAIM_SIZE: &str = "10Gi";
-/// To end what is being written.
+/// Time to complete writes.
 const GRACE_S: i64 = 60;
-/// Changes when what programs have read at their start is another.
+/// Annotation of pods. It changes when programs must restart to read other certificates.
 pub const TRUST_ANNOTATION: &str = "trellis.dev/trust";
 
 pub(super) fn service(scene: &Scene<'_>) -> Value {
     let service = scene.federation.spec.superlink.service.clone().unwrap_or_default();
     let labels: Map<String, Value> = service.labels.into_iter().map(|(label, value)| (label, value.into())).collect();
     let mut labels = labels;
-    labels.extend(scene.superlink_marks());
+    labels.extend(scene.superlink_labels_shown());
     let mut metadata = scene.metadata(&scene.federation.superlink_name(), labels);
     if !service.annotations.is_empty() {
         metadata["annotations"] = json!(service.annotations);
@@ -38,7 +38,7 @@ pub(super) fn service(scene: &Scene<'_>) -> Value {
         "metadata": metadata,
         "spec": {
             "type": kind,
-            "selector": marks::superlink_labels(&scene.federation.name),
+            "selector": labels::superlink_labels(&scene.federation.name),
             "ports": scene.service_ports().into_iter().map(port).collect::<Vec<_>>(),
         },
     })
@@ -48,9 +48,9 @@ pub(super) fn workload(scene: &Scene<'_>) -> Value {
     let name = scene.federation.superlink_name();
     let mut spec = json!({
         "replicas": 1,
-        // Not headless: it cannot be changed, and is so where the other operator made it.
+        // Not headless, as in the other operator: the field is immutable.
         "serviceName": name,
-        "selector": {"matchLabels": marks::superlink_labels(&scene.federation.name)},
+        "selector": {"matchLabels": labels::superlink_labels(&scene.federation.name)},
         "template": pod_template(scene),
     });
     let claims = claims(scene);
@@ -62,12 +62,12 @@ pub(super) fn workload(scene: &Scene<'_>) -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": scene.metadata(&name, scene.superlink_marks()),
+        "metadata": scene.metadata(&name, scene.superlink_labels_shown()),
         "spec": spec,
     })
 }
 
-/// Where the state is: nothing of ours where the user says it.
+/// The volume or directory of the state. Arguments and volumes of the user take precedence.
 pub(super) fn durability(scene: &Scene<'_>) -> Durability {
     if state_is_given(scene.federation) { Durability::Given } else { scene.ground.durability }
 }
@@ -87,7 +87,7 @@ fn claims(scene: &Scene<'_>) -> Vec<Value> {
     claims
 }
 
-/// As the API server keeps it.
+/// In the form that the API server stores.
 pub(super) fn claim_template(theirs: &Value) -> Value {
     let mut claim = theirs.clone();
     claim["apiVersion"] = "v1".into();
@@ -113,10 +113,10 @@ fn pod_template(scene: &Scene<'_>) -> Value {
     if !volumes.is_empty() {
         spec.insert("volumes".to_owned(), Value::Array(volumes));
     }
-    let mut metadata = json!({"labels": scene.superlink_marks()});
+    let mut metadata = json!({"labels": scene.superlink_labels_shown()});
     if let Some(trust) = &scene.ground.trust {
         match (program, trusts) {
-            // It reads certificates again while it runs.
+            // It reloads certificates.
             (Program::Trellis, false) => {}
             (Program::Trellis, true) => metadata["annotations"] = json!({TRUST_ANNOTATION: trust.bundle_revision}),
             _ => metadata["annotations"] = json!({TRUST_ANNOTATION: trust.revision}),
@@ -159,7 +159,7 @@ fn program_container<'s>(scene: &Scene<'s>, outfit: &Outfit) -> Container<'s> {
     let http = scene.container_ports().http;
     let mut env = merged(&superlink.env, &[], Key::Name);
     if program.is_trellis() {
-        // Its images have no users, and so no home.
+        // Its images have no users, and therefore no home directory.
         add(&mut env, variable("HOME", TRELLIS_STATE), Key::Name);
     }
     Container {

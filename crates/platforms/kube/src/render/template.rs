@@ -1,15 +1,15 @@
-//! The user's pod template on top of ours. Everything in it counts; containers with our names are changed, others are added.
+//! Merges the pod template of the user into the rendered one. Containers with our names are changed, others are added.
 
 use serde_json::{Map, Value};
 
 use super::env::{Key, add, put};
 use super::pod::is_empty;
 
-/// Lists of a pod to which the user's are added, each name once: ours stay as they are.
+/// Lists of a pod to which entries of the user are added. Rendered entries stay.
 const ADDED: [&str; 3] = ["volumes", "imagePullSecrets", "resourceClaims"];
-/// Lists of a container that are merged by this key, theirs over ours.
+/// Lists of a container that are merged by this key. Entries of the user take precedence.
 const MERGED: [(&str, Key); 3] = [("env", Key::Name), ("volumeMounts", Key::MountPath), ("ports", Key::Name)];
-/// What says who a container is, and comes from the resource's own fields.
+/// Fields of a container that come from the resource only.
 const OURS_ALONE: [&str; 2] = ["name", "image"];
 
 /// `template` has `metadata` and `spec`.
@@ -38,14 +38,14 @@ pub(super) fn apply(template: &mut Value, theirs: Option<&Value>) {
     agree(spec, their_spec);
 }
 
-/// What follows from what the user chose.
+/// Fields that follow from choices of the user.
 fn agree(spec: &mut Map<String, Value>, theirs: &Map<String, Value>) {
     let chosen = |field: &str| theirs.get(field).is_some_and(|value| !is_empty(value));
-    // An account that is named is for being used.
+    // A named service account is meant to be used.
     if chosen("serviceAccountName") && !chosen("automountServiceAccountToken") {
         spec.remove("automountServiceAccountToken");
     }
-    // On the network of the machine, names of Services would not be found.
+    // On the host network the default policy does not resolve names of Services.
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) && !chosen("dnsPolicy") {
         spec.insert("dnsPolicy".to_owned(), "ClusterFirstWithHostNet".into());
     }
@@ -59,7 +59,7 @@ fn added(spec: &mut Map<String, Value>, field: &str, theirs: &Value) {
     spec.insert(field.to_owned(), Value::Array(list));
 }
 
-/// Theirs over ours, field by field; who wants to be root is not held to our rule against it.
+/// Fields of the user take precedence. A user who runs as root lifts the rule against root.
 fn security(spec: &mut Map<String, Value>, theirs: &Value) {
     let Some(theirs) = theirs.as_object() else { return };
     let mut context = spec.get("securityContext").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -99,7 +99,7 @@ fn container(ours: &mut Value, theirs: &Value) {
     agree_container(ours, theirs);
 }
 
-/// A probe is asked in one way: a way of theirs takes the place of ours.
+/// A probe has one handler: a handler of the user replaces the rendered one.
 fn agree_container(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {
     const WAYS: [&str; 4] = ["exec", "grpc", "httpGet", "tcpSocket"];
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
@@ -110,14 +110,14 @@ fn agree_container(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {
             our_probe.insert((*way).to_owned(), their_probe[*way].clone());
         }
     }
-    // What may raise its privileges cannot be forbidden to.
+    // A privileged container cannot forbid privilege escalation.
     let privileged = theirs.get("securityContext").is_some_and(|context| context["privileged"] == Value::Bool(true));
     if let (true, Some(context)) = (privileged, ours.get_mut("securityContext").and_then(Value::as_object_mut)) {
         context.remove("allowPrivilegeEscalation");
     }
 }
 
-/// Maps field by field, everything else as a whole.
+/// Merges maps field by field, and replaces other values.
 fn overlay(ours: &mut Value, theirs: &Value) {
     match (ours.as_object_mut(), theirs.as_object()) {
         (Some(ours), Some(theirs)) => {

@@ -1,19 +1,19 @@
-//! What is wrong with a `FederationRun` beyond what the API server can refuse, all of it at once.
+//! Problems of a `FederationRun` that the API server does not find.
 
 use serde_json::Value;
 use trellis_spec::Schedule;
 
 use super::RunSpec;
-use crate::render::Problem;
+use trellis_diagnostic::Diagnostic;
 
-/// More tries are no help.
-pub const MOST_RETRIES: u32 = 100;
+/// Limit of retries.
+pub const MAX_RETRIES: u32 = 100;
 
-/// Everything that keeps it from being submitted. Whether the app exists is found out by who has it.
-pub fn problems(spec: &RunSpec) -> Vec<Problem> {
+/// All problems that prevent a submission. Whether the app exists is checked elsewhere.
+pub fn problems(spec: &RunSpec) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut refuse = |place: &str, what: String, to_do: &str| {
-        found.push(Problem { place: place.to_owned(), what, to_do: to_do.to_owned() });
+        found.push(Diagnostic::error(place.to_owned(), what, to_do.to_owned()));
     };
     let app = &spec.app;
     let given = [app.native.is_some(), app.catalogue.is_some(), app.config_map.is_some()];
@@ -29,8 +29,8 @@ pub fn problems(spec: &RunSpec) -> Vec<Problem> {
         let to_do = "leave out one of them: a schedule keeps its last ten runs and no more";
         refuse("spec.ttlSecondsAfterFinished", "a schedule has no end after which it could go".to_owned(), to_do);
     }
-    if spec.retries > MOST_RETRIES {
-        refuse("spec.retries", format!("it is more than {MOST_RETRIES}"), "write less");
+    if spec.retries > MAX_RETRIES {
+        refuse("spec.retries", format!("it is more than {MAX_RETRIES}"), "write less");
     }
     for (key, value) in &spec.config {
         if text(value).is_none() {
@@ -43,10 +43,10 @@ pub fn problems(spec: &RunSpec) -> Vec<Problem> {
     found
 }
 
-/// Names of the number of rounds in an app's configuration; the first is the usual one.
+/// Keys of the number of rounds in the configuration of an app; the first is the default.
 pub const ROUNDS: [&str; 2] = ["num-server-rounds", "rounds"];
 
-/// A value of the configuration, as it would be typed.
+/// A value of the configuration as users type it.
 pub fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

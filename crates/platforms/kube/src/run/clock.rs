@@ -1,4 +1,4 @@
-//! Times of a `FederationRun`: seconds since 1970 inside, RFC 3339 in the resource. What time it is, is not known here.
+//! Times of a `FederationRun`: seconds since 1970 in memory, RFC 3339 in the resource. Does not read the clock.
 
 use jiff::Timestamp;
 use trellis_spec::Schedule;
@@ -8,17 +8,17 @@ pub fn seconds(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_second)
 }
 
-/// As RFC 3339.
+/// Formats as RFC 3339.
 pub fn time(seconds: i64) -> String {
     Timestamp::from_second(seconds).unwrap_or_default().to_string()
 }
 
-/// The last time up to now that a schedule was due.
+/// The last scheduled time up to now.
 pub(super) fn last_due(schedule: &Schedule, now: i64) -> Option<i64> {
     schedule.last_until(millis(now)).map(whole_seconds)
 }
 
-/// The first time after now that it will be.
+/// The first scheduled time after now.
 pub(super) fn next_due(schedule: &Schedule, now: i64) -> Option<i64> {
     schedule.next_after(millis(now)).map(whole_seconds)
 }

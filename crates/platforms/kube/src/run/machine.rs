@@ -1,29 +1,30 @@
-//! What is done about a `FederationRun`: from the resource, what the SuperLink tells and the time, to the next status and what is
-//! to be done once that status is written.
+//! The state machine of a `FederationRun`: from the resource, the report of the SuperLink and the time to the next
+//! status, and effects to execute after the status is written.
 //!
-//! Each try has a mark that only it has, and the SuperLink keeps it with the run. A try is sent only when the resource says
-//! already that it may have been sent, and the SuperLink, asked after that, has no run with its mark. So whoever dies in between
-//! leaves behind what the next one needs to know. A call that was on its way for longer than that could still bring a second
-//! run: a Trellis SuperLink answers it with the first one; of others, the second is stopped as soon as it is seen.
+//! Each attempt has a unique mark that the SuperLink stores with the run. An attempt is submitted only after the status
+//! says that it may have been submitted, and only if the SuperLink reports no run with its mark. So the state survives
+//! an interruption. A call that was delayed for longer could create a second run: a Trellis SuperLink responds to it
+//! with the first one; on other SuperLinks the second one is stopped once it is observed.
 
 use trellis_spec::Schedule;
 
 use super::clock::{last_due, next_due, seconds, time};
-use super::{Concurrency, FederationRun, Job, Past, RunSpec, RunStatus, State, check, told};
-use crate::render::Problem;
+use super::{Concurrency, FederationRun, Job, Past, RunSpec, RunStatus, State, check, status};
+use trellis_diagnostic::Diagnostic;
 
-/// Runs of one schedule that may be under way at once.
-pub const MOST_ACTIVE: usize = 5;
-/// Runs of a schedule that are remembered.
-pub const MOST_HISTORY: usize = 10;
-/// Before the first new try, where nothing is said.
+/// Limit of concurrent runs of one schedule.
+pub const MAX_ACTIVE_RUNS: usize = 5;
+/// Finished runs of a schedule in the status.
+pub const MAX_HISTORY: usize = 10;
+/// Default delay before the first retry.
 pub const BACKOFF_S: u32 = 10;
-/// Waits between tries are doubled up to this.
-pub const LONGEST_BACKOFF_S: i64 = 3600;
-/// A resource that is deleted while its SuperLink cannot be asked goes after this: nobody should have to remove finalizers.
-pub const DELETION_PATIENCE_S: i64 = 600;
+/// Limit of the doubled delay.
+pub const MAX_BACKOFF_S: i64 = 3600;
+/// After this time a resource is deleted although its SuperLink does not respond, so that users need not remove
+/// finalizers.
+pub const DELETION_TIMEOUT_S: i64 = 600;
 
-/// Which try of which run.
+/// Identifies an attempt of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Try {
     pub number: u64,
@@ -31,35 +32,36 @@ pub struct Try {
 }
 
 impl Try {
-    /// What the SuperLink keeps with the run.
+    /// The mark that the SuperLink stores with the run.
     pub fn mark(self, uid: &str) -> String {
         format!("{uid}.{}.{}", self.number, self.attempt)
     }
 
-    /// The try of the resource with this uid, if it is one.
+    /// Parses the mark of the resource with this UID.
     pub fn of_mark(mark: &str, uid: &str) -> Option<Try> {
         let (number, attempt) = mark.strip_prefix(uid)?.strip_prefix('.')?.split_once('.')?;
         Some(Try { number: number.parse().ok()?, attempt: attempt.parse().ok()? })
     }
 }
 
-/// What there is besides the resource.
+/// Observed state beside the resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    pub federation: Ground,
-    /// Runs with a mark of this resource, as the SuperLink tells of them; or why it could not be asked.
+    pub federation: FederationState,
+    /// Runs with a mark of this resource, or why the SuperLink could not be called.
     pub runs: Result<Vec<SeenRun>, String>,
-    /// Why what is wanted cannot be sent, whoever is asked: there is no such app.
-    pub unfit: Vec<Problem>,
-    /// Tries that the SuperLink did not take, and why. Forgotten with the process: then they are sent and refused again.
+    /// Problems of the submission that do not depend on the SuperLink, such as a missing app.
+    pub unfit: Vec<Diagnostic>,
+    /// Attempts that the SuperLink rejected, and why. Lost with the process: then they are submitted and rejected
+    /// again.
     pub refused: Vec<(Try, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ground {
-    /// There is no such federation.
+pub enum FederationState {
+    /// The federation does not exist.
     Absent,
-    /// Why nothing can be sent yet.
+    /// Why no run can be submitted yet.
     Unready(String),
     Ready,
 }
@@ -69,7 +71,7 @@ pub struct SeenRun {
     pub of: Try,
     pub id: u64,
     pub phase: Phase,
-    /// Seconds since 1970, by the SuperLink's clock.
+    /// Seconds since 1970 by the clock of the SuperLink.
     pub submitted: i64,
     pub finished: Option<i64>,
     pub details: String,
@@ -93,17 +95,17 @@ impl Phase {
     }
 }
 
-/// What is to be done once the status is written.
+/// Effects, executed after the status is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Put our finalizer on the resource.
+    /// Adds our finalizer.
     Hold,
-    /// Take it away.
+    /// Removes our finalizer.
     LetGo,
-    /// Send a try to the SuperLink.
+    /// Submits an attempt.
     Submit(Try),
     Stop(u64),
-    /// Delete the resource.
+    /// Deletes the resource.
     Delete,
     /// An event.
     Tell {
@@ -116,11 +118,11 @@ pub enum Effect {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Next {
     pub status: RunStatus,
-    /// Nothing of it happens before the status is written.
+    /// Not executed before the status is written.
     pub effects: Vec<Effect>,
-    /// When to look again, seconds since 1970, even if nobody says that something changed.
+    /// Time of the next step at the latest, in seconds since 1970.
     pub wake_at: Option<i64>,
-    /// The SuperLink has to be asked again and again: something is under way there.
+    /// The SuperLink must be polled because a run is active.
     pub follow: bool,
 }
 
@@ -143,7 +145,7 @@ struct Step<'a> {
     next: Next,
 }
 
-/// What became of one job in a step.
+/// Outcome of one job.
 enum Fate {
     Goes(Job),
     Over(Past),
@@ -170,30 +172,30 @@ impl Step<'_> {
         }
         self.end();
         self.next.follow = self.next.status.active.iter().any(|job| job.submitted.is_some());
-        if told::is_edited_after_end(self.run) {
-            self.tell(true, "EditIgnored", told::EDIT_ADVICE.to_owned());
+        if status::is_edited_after_end(self.run) {
+            self.publish(true, "EditIgnored", status::EDIT_ADVICE.to_owned());
         }
-        told::tell(&mut self.next.status, self.run, self.seen, &problems, self.now);
+        status::complete(&mut self.next.status, self.run, self.seen, &problems, self.now);
     }
 
-    /// The resource goes: its runs with it.
+    /// The resource is deleted with its runs.
     fn leave(&mut self, since: i64) {
         if !self.run.held {
             return;
         }
         let at_work: Vec<u64> = match (&self.seen.federation, &self.seen.runs) {
-            (Ground::Absent, _) => Vec::new(),
+            (FederationState::Absent, _) => Vec::new(),
             (_, Ok(runs)) => runs.iter().filter(|run| !run.phase.is_over()).map(|run| run.id).collect(),
             (_, Err(_)) if self.run.status.active.iter().all(|job| job.submitted.is_none()) => Vec::new(),
             (_, Err(why)) => {
-                let patience = since.saturating_add(DELETION_PATIENCE_S);
-                if self.now < patience {
+                let deadline = since.saturating_add(DELETION_TIMEOUT_S);
+                if self.now < deadline {
                     self.next.status.message = format!("waits for the SuperLink, to stop its run there: {why}");
                     self.next.follow = true;
-                    return self.wake_at(patience);
+                    return self.wake_at(deadline);
                 }
                 let note = format!("its run may go on: the SuperLink could not be asked to stop it: {why}");
-                self.tell(true, "RunLeftBehind", note);
+                self.publish(true, "RunLeftBehind", note);
                 Vec::new()
             }
         };
@@ -205,7 +207,7 @@ impl Step<'_> {
         self.next.follow = true;
     }
 
-    /// Runs of ours that nobody is waiting for: twins of a try, and tries that were given up.
+    /// Runs that no job refers to: duplicates and abandoned attempts.
     fn stop_strays(&mut self, jobs: &[Job]) {
         let Ok(runs) = &self.seen.runs else { return };
         let kept: Vec<u64> = jobs.iter().filter_map(|job| self.found(job)).map(|run| run.id).collect();
@@ -213,7 +215,7 @@ impl Step<'_> {
         self.next.effects.extend(strays.map(|run| Effect::Stop(run.id)));
     }
 
-    /// The run of a job's try. Of twins the one that is known already, else the first.
+    /// The run of an attempt. Of duplicates the known one, else the first.
     fn found(&self, job: &Job) -> Option<&SeenRun> {
         let runs = self.seen.runs.as_ref().ok()?;
         let of = Try { number: job.number, attempt: job.attempt };
@@ -228,7 +230,7 @@ impl Step<'_> {
     }
 
     fn advance(&mut self, mut job: Job, sound: bool) -> Fate {
-        if self.seen.federation == Ground::Absent && job.submitted.is_some() {
+        if self.seen.federation == FederationState::Absent && job.submitted.is_some() {
             return self.failed(job, "its federation is gone".to_owned(), None);
         }
         if let Some(found) = self.found(&job).cloned() {
@@ -248,7 +250,7 @@ impl Step<'_> {
                 let why = format!("the SuperLink does not know run {id} any more: its state was lost");
                 self.failed(job, why, None)
             }
-            // What was announced is sent, once it is known that it is not there.
+            // A recorded attempt is submitted once the SuperLink is known not to have it.
             (None, true) if sound && !self.spec().suspend => {
                 self.next.effects.push(Effect::Submit(Try { number: job.number, attempt: job.attempt }));
                 job.message = "is being sent to the SuperLink".to_owned();
@@ -262,13 +264,13 @@ impl Step<'_> {
         }
     }
 
-    /// Says that a try may be at the SuperLink from now on, where nothing is in its way.
+    /// Records that an attempt may have been submitted, unless something prevents it.
     fn announce(&mut self, job: &mut Job, sound: bool) {
         let due = job.not_before.as_deref().and_then(seconds).filter(|due| *due > self.now);
         if let Some(due) = due {
             return self.wake_at(due);
         }
-        if sound && !self.spec().suspend && self.seen.federation == Ground::Ready {
+        if sound && !self.spec().suspend && self.seen.federation == FederationState::Ready {
             job.submitted = Some(time(self.now));
             job.not_before = None;
             job.message = "is about to be sent to the SuperLink".to_owned();
@@ -280,7 +282,7 @@ impl Step<'_> {
         let known = job.run_id.replace(found.id.to_string()).is_some();
         if !known {
             let note = format!("run {} was submitted (attempt {})", found.id, job.attempt);
-            self.tell(false, "RunSubmitted", note);
+            self.publish(false, "RunSubmitted", note);
         }
         job.round = found.round.or(job.round);
         job.rounds = found.rounds.or(job.rounds);
@@ -302,7 +304,7 @@ impl Step<'_> {
                 self.failed(job, format!("it took longer than {limit} seconds"), found.finished)
             }
             Phase::Stopped => {
-                let why = "somebody stopped it at the SuperLink".to_owned();
+                let why = "it was stopped at the SuperLink".to_owned();
                 Fate::Over(self.over(job, State::Stopped, why, found.finished))
             }
             Phase::Pending | Phase::Running => {
@@ -312,7 +314,7 @@ impl Step<'_> {
         }
     }
 
-    /// Stops a try that takes too long.
+    /// Stops an attempt that exceeds its time limit.
     fn limit(&mut self, job: &mut Job, found: &SeenRun, started: i64) {
         let Some(limit) = self.spec().timeout_seconds else { return };
         let due = started.saturating_add(i64::from(limit));
@@ -325,7 +327,7 @@ impl Step<'_> {
         }
     }
 
-    /// A try failed: another one, or the end.
+    /// After a failed attempt: the next one, or the end.
     fn failed(&mut self, mut job: Job, why: String, finished: Option<i64>) -> Fate {
         let spec = self.spec();
         if job.attempt > spec.retries {
@@ -333,9 +335,13 @@ impl Step<'_> {
         }
         let first = i64::from(spec.backoff_seconds.unwrap_or(BACKOFF_S));
         let doublings = (job.attempt - 1).min(20);
-        let wait = first.saturating_mul(1 << doublings).min(LONGEST_BACKOFF_S.max(first));
+        let wait = first.saturating_mul(1 << doublings).min(MAX_BACKOFF_S.max(first));
         let due = self.now.saturating_add(wait);
-        self.tell(true, "RunFailed", format!("attempt {} failed: {why}; the next one is due in {wait} s", job.attempt));
+        self.publish(
+            true,
+            "RunFailed",
+            format!("attempt {} failed: {why}; the next one is due in {wait} s", job.attempt),
+        );
         job = Job {
             number: job.number,
             attempt: job.attempt + 1,
@@ -361,7 +367,7 @@ impl Step<'_> {
             State::Stopped => "was stopped",
             _ => "failed for good",
         };
-        self.tell(warning, reason, format!("run {id} {end} (attempt {}){colon}{message}", job.attempt));
+        self.publish(warning, reason, format!("run {id} {end} (attempt {}){colon}{message}", job.attempt));
         Past {
             number: job.number,
             state,
@@ -380,7 +386,7 @@ impl Step<'_> {
     fn remember(&mut self, past: Past) {
         let history = &mut self.next.status.history;
         history.insert(0, past);
-        history.truncate(MOST_HISTORY);
+        history.truncate(MAX_HISTORY);
     }
 
     /// New runs: the only one, or the one that is due.
@@ -400,14 +406,14 @@ impl Step<'_> {
         self.next.status.scheduled = Some(time(due));
         let most = match self.spec().concurrency {
             Concurrency::Forbid => 1,
-            Concurrency::Allow => MOST_ACTIVE,
+            Concurrency::Allow => MAX_ACTIVE_RUNS,
         };
         if self.spec().suspend {
             return;
         }
         if self.next.status.active.len() >= most {
             let note = format!("nothing was started at {}: an earlier run is under way", time(due));
-            return self.tell(true, "SchedulePassedOver", note);
+            return self.publish(true, "SchedulePassedOver", note);
         }
         self.add(Some(time(due)));
     }
@@ -419,7 +425,7 @@ impl Step<'_> {
         self.next.status.active.push(job);
     }
 
-    /// What is over goes after its time.
+    /// Deletes a finished resource after its time.
     fn end(&mut self) {
         let status = &self.next.status;
         if self.spec().schedule.is_some() || !status.active.is_empty() {
@@ -428,16 +434,16 @@ impl Step<'_> {
         let Some(past) = status.history.first() else { return };
         let Some(ttl) = self.spec().ttl_seconds_after_finished else { return };
         let due = seconds(&past.finished).unwrap_or(self.now).saturating_add(i64::from(ttl));
-        // In the same step as the end itself nobody would have seen it.
-        let is_told = self.run.status.history.first() == Some(past);
-        if self.now >= due && is_told {
+        // Not in the step that records the end, so that clients can observe it.
+        let is_recorded = self.run.status.history.first() == Some(past);
+        if self.now >= due && is_recorded {
             self.next.effects.push(Effect::Delete);
         } else {
             self.wake_at(due.max(self.now));
         }
     }
 
-    fn tell(&mut self, warning: bool, reason: &'static str, note: String) {
+    fn publish(&mut self, warning: bool, reason: &'static str, note: String) {
         self.next.effects.push(Effect::Tell { warning, reason, note });
     }
 

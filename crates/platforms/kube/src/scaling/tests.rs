@@ -19,7 +19,7 @@ fn at_work(round_s: f64) -> Activity {
 
 /// Through `.status`, as the next pass sees it.
 fn kept(decision: &Decision) -> Memory {
-    let memory = Memory::read(&json!({"scaling": decision.told(2)}));
+    let memory = Memory::read(&json!({"scaling": decision.status(2)}));
     assert_eq!(memory, decision.memory);
     memory
 }
@@ -34,7 +34,7 @@ fn a_number_that_somebody_wrote_holds_at_once() {
         (json!({"replicas": 1, "minReplicas": 3, "maxReplicas": 9}), 3),
     ] {
         let federation = federation(scaling.clone());
-        // Also in the middle of a run and of a cooldown: whoever wrote it meant it.
+        // Also in the middle of a run and of a cooldown: a size that a user wrote applies.
         let memory = Memory { desired: Some(4), asked: Some(4), changed: Some(NOON) };
         let decision = decide(&federation, &at_work(9.0), &memory, NOON).expect("it is scaled");
         assert_eq!(decision.size, expected, "{scaling}");
@@ -113,14 +113,14 @@ fn nothing_is_scaled_where_nothing_can_be() {
 fn a_pool_is_wanted_for_what_runs_need_beyond_other_pools_and_sites() {
     let mut federation = federation(json!({"pool": "a"}));
     let of = |runs, wanted| Activity { runs, wanted, ..Activity::default() };
-    assert_eq!(wanted(&federation, &of(Some(1), Some(5))), Some(5));
-    assert_eq!(wanted(&federation, &of(Some(1), None)), None, "the run does not say");
-    assert_eq!(wanted(&federation, &of(None, None)), None, "nobody was asked");
-    assert_eq!(wanted(&federation, &of(Some(0), None)), Some(0));
+    assert_eq!(needed_nodes(&federation, &of(Some(1), Some(5))), Some(5));
+    assert_eq!(needed_nodes(&federation, &of(Some(1), None)), None, "the run does not say");
+    assert_eq!(needed_nodes(&federation, &of(None, None)), None, "the SuperLink was not called");
+    assert_eq!(needed_nodes(&federation, &of(Some(0), None)), Some(0));
     let other = Pool { name: "b".to_owned(), replicas: Some(3), ..federation.spec.supernodes.pools[0].clone() };
     federation.spec.supernodes.pools.push(other);
-    assert_eq!(wanted(&federation, &of(Some(1), Some(5))), Some(2));
-    assert_eq!(wanted(&federation, &of(Some(1), Some(2))), Some(0));
+    assert_eq!(needed_nodes(&federation, &of(Some(1), Some(5))), Some(2));
+    assert_eq!(needed_nodes(&federation, &of(Some(1), Some(2))), Some(0));
     federation.spec.scaling = None;
-    assert_eq!(wanted(&federation, &of(Some(1), Some(5))), None, "nothing is scaled");
+    assert_eq!(needed_nodes(&federation, &of(Some(1), Some(5))), None, "nothing is scaled");
 }

@@ -42,18 +42,18 @@ fn daemon(name: &str, ready: i64, desired: i64) -> Value {
     })
 }
 
-fn told(federation: &Federation, all: &[Value], troubles: &[Trouble]) -> Value {
+fn status_of(federation: &Federation, all: &[Value], failures: &[Failure]) -> Value {
     let (objects, fields) = (objects(all), Map::new());
-    let picture = Picture {
+    let input = StatusInput {
         federation,
         objects: &objects,
         durability: Durability::Claim,
-        troubles,
+        failures,
         waiting: &[],
         conditions: &[],
         fields: &fields,
     };
-    status(&picture, &Value::Null, NOW)
+    status(&input, &Value::Null, NOW)
 }
 
 fn find(status: &Value, kind: &str) -> (String, String, String) {
@@ -72,7 +72,7 @@ fn all_ready_is_told_in_the_known_words() {
     });
     let all =
         [stateful("fl-superlink", 1, 1), stateful("fl-supernode-a", 2, 2), stateful("fl-supernode-b", 1, 1), service];
-    let status = told(&federation, &all, &[]);
+    let status = status_of(&federation, &all, &[]);
     assert_eq!(find(&status, READY), ("True".into(), "AllReady".into(), "All components are ready".into()));
     assert_eq!(find(&status, RECONCILING).0, "False");
     assert_eq!(find(&status, STALLED).0, "False");
@@ -84,20 +84,20 @@ fn all_ready_is_told_in_the_known_words() {
 #[test]
 fn a_pool_that_lags_goes_before_the_superlink() {
     let federation = federation("StatefulSet");
-    let status = told(&federation, &[stateful("fl-superlink", 0, 1), stateful("fl-supernode-a", 1, 2)], &[]);
+    let status = status_of(&federation, &[stateful("fl-superlink", 0, 1), stateful("fl-supernode-a", 1, 2)], &[]);
     assert_eq!(find(&status, READY), ("False".into(), "NotReady".into(), "Pool a not fully ready (1/2)".into()));
     let (reconciling, reason, message) = find(&status, RECONCILING);
     assert_eq!((reconciling.as_str(), reason.as_str()), ("True", "Progressing"));
     assert!(message.contains("pool a (1/2)"), "{message}");
     let all = [stateful("fl-superlink", 0, 1), stateful("fl-supernode-a", 2, 2), stateful("fl-supernode-b", 1, 1)];
-    assert_eq!(find(&told(&federation, &all, &[]), READY).2, "SuperLink StatefulSet not ready");
+    assert_eq!(find(&status_of(&federation, &all, &[]), READY).2, "SuperLink StatefulSet not ready");
 }
 
 #[test]
 fn a_pool_that_fits_no_node_is_not_ready() {
     let federation = federation("DaemonSet");
     let all = [stateful("fl-superlink", 1, 1), daemon("fl-supernode-a", 0, 0), daemon("fl-supernode-b", 3, 3)];
-    let status = told(&federation, &all, &[]);
+    let status = status_of(&federation, &all, &[]);
     assert_eq!(find(&status, READY).0, "False");
     assert_eq!(status["pools"][0]["conditions"][0]["reason"], "NoNodes");
     assert_eq!(status["pools"][1]["conditions"][0]["status"], "True");
@@ -108,14 +108,14 @@ fn what_only_the_user_can_end_is_stalled_and_what_passes_is_not() {
     let federation = federation("StatefulSet");
     let all = [stateful("fl-superlink", 1, 1), stateful("fl-supernode-a", 2, 2), stateful("fl-supernode-b", 1, 1)];
     let about = Identity { api_version: "apps/v1".into(), kind: "StatefulSet".into(), name: "fl-supernode-a".into() };
-    let trouble =
-        |lasting| Trouble { about: Some(about.clone()), reason: "Refused".into(), message: "no".into(), lasting };
-    let status = told(&federation, &all, &[trouble(true)]);
+    let failure =
+        |permanent| Failure { about: Some(about.clone()), reason: "Refused".into(), message: "no".into(), permanent };
+    let status = status_of(&federation, &all, &[failure(true)]);
     assert_eq!(find(&status, STALLED), ("True".into(), "Refused".into(), "no".into()));
     assert_eq!((find(&status, READY).0, find(&status, RECONCILING).0), ("False".into(), "False".into()));
     assert_eq!(status["pools"][0]["conditions"][0]["reason"], "Failed");
     assert_eq!(status["pools"][1]["conditions"][0]["reason"], "AllReady");
-    let status = told(&federation, &all, &[trouble(false)]);
+    let status = status_of(&federation, &all, &[failure(false)]);
     assert_eq!(find(&status, STALLED).0, "False");
     assert_eq!((find(&status, RECONCILING).0, find(&status, RECONCILING).1), ("True".into(), "Retrying".into()));
 }
@@ -126,7 +126,7 @@ fn a_roll_out_is_under_way_until_all_pods_are_new() {
     let mut link = stateful("fl-superlink", 1, 1);
     link["status"]["observedGeneration"] = 1.into();
     let all = [link, stateful("fl-supernode-a", 2, 2), stateful("fl-supernode-b", 1, 1)];
-    let status = told(&federation, &all, &[]);
+    let status = status_of(&federation, &all, &[]);
     assert_eq!(find(&status, READY).0, "True");
     assert_eq!(find(&status, RECONCILING).0, "True");
 }
@@ -135,18 +135,18 @@ fn a_roll_out_is_under_way_until_all_pods_are_new() {
 fn a_condition_keeps_its_time_until_it_changes_its_mind() {
     let federation = federation("StatefulSet");
     let all = [stateful("fl-superlink", 1, 1), stateful("fl-supernode-a", 2, 2), stateful("fl-supernode-b", 1, 1)];
-    let first = told(&federation, &all, &[]);
+    let first = status_of(&federation, &all, &[]);
     let (objects, fields) = (objects(&all[..2]), Map::new());
-    let picture = Picture {
+    let input = StatusInput {
         federation: &federation,
         objects: &objects,
         durability: Durability::Pod,
-        troubles: &[],
+        failures: &[],
         waiting: &[],
         conditions: &[],
         fields: &fields,
     };
-    let second = status(&picture, &first, "2026-11-16T13:00:00Z");
+    let second = status(&input, &first, "2026-11-16T13:00:00Z");
     let time = |status: &Value, kind: &str| {
         let all = status["conditions"].as_array().expect("conditions");
         all.iter().find(|each| each["type"] == kind).expect("it")["lastTransitionTime"].clone()
@@ -179,12 +179,12 @@ fn what_cannot_be_read_is_stalled_and_keeps_what_was_known() {
 fn an_autoscaler_finds_the_pods_of_the_scaled_pool_whether_it_is_named_or_the_only_one() {
     let mut federation = federation("StatefulSet");
     let all = [stateful("fl-superlink", 1, 1), stateful("fl-supernode-a", 2, 2), stateful("fl-supernode-b", 1, 1)];
-    assert_eq!(told(&federation, &all, &[])["selector"], Value::Null, "nothing is scaled");
+    assert_eq!(status_of(&federation, &all, &[])["selector"], Value::Null, "nothing is scaled");
     federation.spec.scaling = Some(Scaling { pool: "b".to_owned(), ..Scaling::default() });
-    let status = told(&federation, &all, &[]);
+    let status = status_of(&federation, &all, &[]);
     assert_eq!((&status["selector"], &status["scaling"]["replicas"]), (&json!("pool=fl-supernode-b"), &json!(1)));
     federation.spec.supernodes.pools.truncate(1);
     federation.spec.scaling = Some(Scaling::default());
-    let status = told(&federation, &all, &[]);
+    let status = status_of(&federation, &all, &[]);
     assert_eq!((&status["selector"], &status["scaling"]["replicas"]), (&json!("pool=fl-supernode-a"), &json!(2)));
 }

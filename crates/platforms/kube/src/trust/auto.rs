@@ -1,25 +1,26 @@
-//! Mode `auto`: an authority of the federation's own, and a certificate of it that is renewed before it ends.
+//! Mode `auto`: the federation has its own authority, and its certificate is renewed before it expires.
 
+use trellis_diagnostic::Diagnostic;
 use trellis_pki::authority::{CA_VALIDITY, LEAF_VALIDITY};
 use trellis_pki::renewal::{self, Reason};
 use trellis_pki::span::Span;
 use trellis_pki::{Certificate, Delivery, Error, Keyring, UnixSeconds, Wish, date, pem};
 
-use super::secret::{BUNDLE, CERTIFICATE, KEY, SecretSeen, SecretWanted};
+use super::secret::{BUNDLE, CERTIFICATE, DesiredSecret, KEY, ObservedSecret};
 use super::{
-    BUNDLE_REVISION, Decision, Event, Names, READY, REVISION, Seen, authority_name, bundle_name, foreign, revision,
-    rotation, server_name, told,
+    BUNDLE_REVISION, Decision, Event, Names, READY, REVISION, Seen, authority_name, bundle_name, certificate_status,
+    foreign, revision, rotation, server_name,
 };
 use crate::federation::Federation;
 use crate::render::Trust;
 use crate::status::Condition;
 
-/// Of programs that must be started again for a new certificate: they are, about once in eight months.
+/// Validity for programs that must restart for a new certificate: once in eight months.
 const LONG_LEAF_VALIDITY: Span = Span::days(365);
-/// What an authority may be called is bounded; it also has its key id in its name.
+/// Limit of the name of an authority, which also contains its key id.
 const AUTHORITY_NAME_CHARS: usize = 40;
 
-/// The certificate that is there, if it can be used at all.
+/// The live certificate, if it is valid.
 struct Present {
     delivery: Delivery,
     leaf: Certificate,
@@ -27,9 +28,9 @@ struct Present {
 
 pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decision {
     let names = [authority_name(federation), bundle_name(federation), server_name(federation)];
-    let strangers: Vec<String> = names.iter().filter_map(|name| foreign(federation, seen, name)).collect();
-    if !strangers.is_empty() {
-        return stuck("ForeignSecret", strangers.join("; "));
+    let foreign_secrets: Vec<String> = names.iter().filter_map(|name| foreign(federation, seen, name)).collect();
+    if !foreign_secrets.is_empty() {
+        return stuck("ForeignSecret", foreign_secrets.join("; "));
     }
     let mut decision = Decision::default();
     match steps(federation, seen, now, &mut decision) {
@@ -38,7 +39,7 @@ pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decisio
     }
 }
 
-/// Nothing is written, and pods that run go on with what they have.
+/// Nothing is written, and running pods keep what they have.
 fn stuck(reason: &'static str, message: String) -> Decision {
     Decision {
         events: vec![Event::warning(reason, message.clone())],
@@ -60,27 +61,28 @@ fn steps(federation: &Federation, seen: &Seen, now: UnixSeconds, decision: &mut 
         bundle_revision: keyring.newest().to_string(),
         ..Trust::default()
     };
-    let bundle = SecretWanted::new(bundle_name(federation), [(BUNDLE, keyring.trust_bundle())])
+    let bundle = DesiredSecret::new(bundle_name(federation), [(BUNDLE, keyring.trust_bundle())])
         .annotated(REVISION, &trust.revision)
         .annotated(BUNDLE_REVISION, &trust.bundle_revision);
     let (chain, key) = (delivery.chain, delivery.key);
     let server = [(CERTIFICATE, chain), (KEY, key), (BUNDLE, keyring.trust_bundle())];
-    // The bundle first: nobody is to meet a certificate that it has no authority for.
-    for wanted in [bundle, SecretWanted::new(server_name(federation), server)] {
-        let since = rotation::given_at(seen, &wanted.name, &keyring.trust_bundle(), now);
-        let wanted = wanted.annotated(rotation::SINCE, since.to_string());
-        if !seen.secrets.get(&wanted.name).is_some_and(|present| wanted.is(present)) {
-            decision.secrets.push(wanted);
+    // The bundle first, so that no client meets a certificate of an unknown authority.
+    for desired in [bundle, DesiredSecret::new(server_name(federation), server)] {
+        let since = rotation::given_at(seen, &desired.name, &keyring.trust_bundle(), now);
+        let desired = desired.annotated(rotation::SINCE, since.to_string());
+        if !seen.secrets.get(&desired.name).is_some_and(|present| desired.is(present)) {
+            decision.secrets.push(desired);
         }
     }
     if let Some(reason) = reason {
         let message = format!("a certificate until {} was issued, because {}", date(leaf.not_after), reason.words());
         decision.events.push(Event::normal("CertificateIssued", message));
     }
-    // When less than a third is left; one second later it is so for sure.
+    // Renewal is due when less than a third of the lifetime is left; one second later for rounding.
     let renewed_at = leaf.not_after - leaf.lifetime_s() / 3 + 1;
     decision.again_at = Some(turning.map_or(renewed_at, |at| at.min(renewed_at)));
-    decision.certificate = Some(told(&server_name(federation), &leaf, Some(keyring.signing()), Some(renewed_at)));
+    decision.certificate =
+        Some(certificate_status(&server_name(federation), &leaf, Some(keyring.signing()), Some(renewed_at)));
     let mut message = format!("the SuperLink's certificate is good until {}", date(leaf.not_after));
     if let Some(turn) = rotation::words(keyring.rotation()) {
         message.push_str(&format!("; {turn}"));
@@ -90,7 +92,7 @@ fn steps(federation: &Federation, seen: &Seen, now: UnixSeconds, decision: &mut 
     Ok(())
 }
 
-/// The authority, one step further where a rotation is due one; and when to look again at that.
+/// The authority, after the next step of a rotation if one is due, and when to check again.
 fn authority(
     federation: &Federation,
     seen: &Seen,
@@ -116,7 +118,7 @@ fn authority(
     Ok((turn.keyring, turn.again_at))
 }
 
-/// The one that is there, or a new one and why.
+/// The live certificate, or a new one with the reason.
 fn certificate(
     keyring: &Keyring,
     names: &Names,
@@ -137,12 +139,12 @@ fn certificate(
     }
     let validity = if reloads { LEAF_VALIDITY } else { LONG_LEAF_VALIDITY };
     let delivery = keyring.issue(Wish { endpoints: &names.all(), name: None, validity }, now)?;
-    let unreadable = |what| Error::Refused(vec![trellis_pki::Problem::error(CERTIFICATE, what, "try again")]);
+    let unreadable = |what| Error::Refused(vec![Diagnostic::error(CERTIFICATE, what, "try again")]);
     let leaf = read_leaf(&delivery.chain).map_err(unreadable)?;
     Ok((delivery, leaf, reason))
 }
 
-fn present(secret: &SecretSeen) -> Result<Present, String> {
+fn present(secret: &ObservedSecret) -> Result<Present, String> {
     let text = |name: &str| secret.text(name).map(str::to_owned).ok_or_else(|| format!("{name} is missing"));
     let delivery = Delivery { chain: text(CERTIFICATE)?, key: text(KEY)?, trust: text(BUNDLE)? };
     let leaf = read_leaf(&delivery.chain)?;

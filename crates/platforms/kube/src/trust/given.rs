@@ -1,17 +1,18 @@
-//! Certificates that others make: modes `secret` (somebody wrote it) and `certManager` (asked for here, made there). They are
-//! checked before anybody is told to use them, and what is wrong is told with what to do.
+//! Certificates of other issuers: modes `secret` (a user writes it) and `certManager` (requested here, issued there).
+//! They are checked before programs use them.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use trellis_diagnostic::{Diagnostic, joined};
 use trellis_digest::sha256_hex;
 use trellis_pki::check::{Contents, examine};
-use trellis_pki::{Checked, Endpoint, Files, Problem, UnixSeconds, pem};
+use trellis_pki::{Checked, Endpoint, Files, UnixSeconds, pem};
 
-use super::secret::{self, BUNDLE, CERTIFICATE, KEY, SecretSeen, SecretWanted};
+use super::secret::{self, BUNDLE, CERTIFICATE, DesiredSecret, KEY, ObservedSecret};
 use super::{
-    BUNDLE_REVISION, CertManager, Decision, Event, Names, READY, REVISION, REVISION_CHARS, Seen, bundle_name, foreign,
-    issued_name, mode, revision, told,
+    BUNDLE_REVISION, CertManager, Decision, Event, Names, READY, REVISION, REVISION_CHARS, Seen, bundle_name,
+    certificate_status, foreign, issued_name, mode, revision,
 };
 use crate::federation::{Federation, TlsMode};
 use crate::object::{Object, difference};
@@ -20,7 +21,7 @@ use crate::status::Condition;
 
 pub const CERTIFICATE_API: &str = "cert-manager.io/v1";
 pub const CERTIFICATE_KIND: &str = "Certificate";
-/// It may expire or be exchanged, and a Secret of somebody else is not watched: looked at this often.
+/// Interval of checks: certificates expire, and Secrets of other owners are not watched.
 const LOOK_S: i64 = 60;
 
 pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decision {
@@ -32,7 +33,7 @@ pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decisio
     let mut decision = Decision { again_at: Some(now + LOOK_S), ..Decision::default() };
     let mut trust =
         Trust { server_secret: name.clone(), authority_secret: bundle_name(federation), ..Trust::default() };
-    // What was good last is kept, so that a bad exchange makes no program start again that would not come back.
+    // The last valid revision is kept, so that an invalid certificate does not restart programs that would then fail.
     if let Some(bundle) = seen.secrets.get(&bundle_name(federation)) {
         let noted = |annotation: &str| bundle.annotations.get(annotation).cloned().unwrap_or_default();
         (trust.revision, trust.bundle_revision) = (noted(REVISION), noted(BUNDLE_REVISION));
@@ -52,7 +53,7 @@ pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decisio
         Some(present) => match check(present, &endpoints, now) {
             Ok(checked) => take(federation, seen, &checked, &mut trust, &mut decision),
             Err(problems) => {
-                let message = format!("Secret {name} cannot be used: {}", words(&problems));
+                let message = format!("Secret {name} cannot be used: {}", joined(&problems, "; "));
                 decision.events.push(Event::warning("CertificateUnusable", message.clone()));
                 Condition::new(READY, false, "CertificateUnusable", message)
             }
@@ -62,7 +63,7 @@ pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decisio
     decision
 }
 
-/// Asks cert-manager for a certificate.
+/// Requests a certificate from cert-manager.
 fn order(
     federation: &Federation,
     seen: &Seen,
@@ -76,9 +77,9 @@ fn order(
         decision.events.push(Event::warning("CertManagerMissing", message));
         return Err(Condition::new(READY, false, "CertManagerMissing", message));
     };
-    let wanted = certificate(federation, names, secret);
-    if present.as_ref().is_none_or(|present| difference(&wanted.0["spec"], &present["spec"]).is_some()) {
-        decision.applied.push(wanted);
+    let desired = certificate(federation, names, secret);
+    if present.as_ref().is_none_or(|present| difference(&desired.0["spec"], &present["spec"]).is_some()) {
+        decision.applied.push(desired);
     }
     Ok(())
 }
@@ -128,11 +129,11 @@ fn missing(name: &str, is_asked_for: bool) -> Condition {
     }
 }
 
-/// What is wrong with a Secret, all of it; or what can be served with.
-pub fn check(secret: &SecretSeen, endpoints: &[Endpoint], now: UnixSeconds) -> Result<Checked, Vec<Problem>> {
+/// All problems of a Secret, or its checked certificate.
+pub fn check(secret: &ObservedSecret, endpoints: &[Endpoint], now: UnixSeconds) -> Result<Checked, Vec<Diagnostic>> {
     let lacking = [CERTIFICATE, KEY, BUNDLE].into_iter().filter(|name| secret.text(name).is_none_or(str::is_empty));
-    let lacking: Vec<Problem> = lacking
-        .map(|name| Problem::error(name, "it has no such entry", format!("add {name} to the Secret, in PEM")))
+    let lacking: Vec<Diagnostic> = lacking
+        .map(|name| Diagnostic::error(name, "it has no such entry", format!("add {name} to the Secret, in PEM")))
         .collect();
     if !lacking.is_empty() {
         return Err(lacking);
@@ -143,7 +144,7 @@ pub fn check(secret: &SecretSeen, endpoints: &[Endpoint], now: UnixSeconds) -> R
     examine(&Contents::from_text(places, text(CERTIFICATE), text(KEY), text(BUNDLE)), endpoints, now)
 }
 
-/// A good one: nodes are given what it rests on, and nothing else of it.
+/// Uses a valid certificate: nodes get its authorities only.
 fn take(
     federation: &Federation,
     seen: &Seen,
@@ -159,24 +160,20 @@ fn take(
     let bundle = pem::encode_certificates(&checked.ca);
     trust.revision = revision(&checked.leaf);
     trust.bundle_revision = short_hash(&bundle);
-    let wanted = SecretWanted::new(name, [(BUNDLE, bundle)])
+    let desired = DesiredSecret::new(name, [(BUNDLE, bundle)])
         .annotated(REVISION, &trust.revision)
         .annotated(BUNDLE_REVISION, &trust.bundle_revision);
-    if !seen.secrets.get(&wanted.name).is_some_and(|present| wanted.is(present)) {
-        decision.secrets.push(wanted);
+    if !seen.secrets.get(&desired.name).is_some_and(|present| desired.is(present)) {
+        decision.secrets.push(desired);
     }
-    decision.certificate = Some(told(&trust.server_secret, &checked.leaf, None, None));
+    decision.certificate = Some(certificate_status(&trust.server_secret, &checked.leaf, None, None));
     let mut message =
         format!("the SuperLink's certificate is good until {}", trellis_pki::date(checked.leaf.not_after));
     if !checked.warnings.is_empty() {
-        message = format!("{message}; {}", words(&checked.warnings));
-        decision.events.push(Event::warning("CertificateWarning", words(&checked.warnings)));
+        message = format!("{message}; {}", joined(&checked.warnings, "; "));
+        decision.events.push(Event::warning("CertificateWarning", joined(&checked.warnings, "; ")));
     }
     Condition::new(READY, true, "Checked", message)
-}
-
-fn words(problems: &[Problem]) -> String {
-    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn short_hash(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Secrets as they are seen and as they are written: names of entries, and bytes. Each is written whole.
+//! Observed and desired Secrets. Each is written as a whole.
 
 use std::collections::BTreeMap;
 
@@ -15,30 +15,30 @@ pub const BUNDLE: &str = "ca.crt";
 pub const TOKEN: &str = "token";
 const OPAQUE: &str = "Opaque";
 const TLS: &str = "kubernetes.io/tls";
-/// On every Secret of a federation, so that one question finds them all.
+/// Label value of every Secret of a federation.
 pub const SELECTOR_COMPONENT: &str = "trust";
 
 pub type Entries = BTreeMap<String, Vec<u8>>;
 
-/// What there is.
+/// An observed Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct SecretSeen {
+pub struct ObservedSecret {
     pub entries: Entries,
     pub annotations: BTreeMap<String, String>,
     pub resource_version: String,
-    /// Of whoever controls it.
+    /// UID of the controller.
     pub owner: Option<String>,
 }
 
-impl SecretSeen {
-    /// From the resource as the API server gives it. An entry that is no base64 cannot come from there.
-    pub fn read(resource: &Value) -> SecretSeen {
+impl ObservedSecret {
+    /// Parses the resource as the API server returns it. The API server admits base64 only.
+    pub fn read(resource: &Value) -> ObservedSecret {
         let meta = &resource["metadata"];
         let data: BTreeMap<String, String> = serde_json::from_value(resource["data"].clone()).unwrap_or_default();
         let entries = data.into_iter().filter_map(|(name, text)| Some((name, STANDARD.decode(text).ok()?))).collect();
         let owners = meta["ownerReferences"].as_array().into_iter().flatten();
         let owner = owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["uid"].as_str());
-        SecretSeen {
+        ObservedSecret {
             entries,
             annotations: serde_json::from_value(meta["annotations"].clone()).unwrap_or_default(),
             resource_version: meta["resourceVersion"].as_str().unwrap_or_default().to_owned(),
@@ -51,40 +51,40 @@ impl SecretSeen {
     }
 }
 
-/// Never shows what is in it.
-impl std::fmt::Debug for SecretSeen {
+/// Does not show the content.
+impl std::fmt::Debug for ObservedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SecretSeen").field("entries", &self.entries.keys()).finish_non_exhaustive()
+        f.debug_struct("ObservedSecret").field("entries", &self.entries.keys()).finish_non_exhaustive()
     }
 }
 
-/// What there should be.
+/// A desired Secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SecretWanted {
+pub struct DesiredSecret {
     pub name: String,
     pub entries: Entries,
     pub annotations: BTreeMap<String, String>,
 }
 
-impl SecretWanted {
-    pub fn new(name: String, entries: impl IntoIterator<Item = (&'static str, String)>) -> SecretWanted {
+impl DesiredSecret {
+    pub fn new(name: String, entries: impl IntoIterator<Item = (&'static str, String)>) -> DesiredSecret {
         let entries = entries.into_iter().map(|(name, text)| (name.to_owned(), text.into_bytes())).collect();
-        SecretWanted { name, entries, annotations: BTreeMap::new() }
+        DesiredSecret { name, entries, annotations: BTreeMap::new() }
     }
 
-    pub fn annotated(mut self, name: &str, value: impl Into<String>) -> SecretWanted {
+    pub fn annotated(mut self, name: &str, value: impl Into<String>) -> DesiredSecret {
         self.annotations.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Whether what is there is as wanted. Annotations of others are theirs.
-    pub fn is(&self, seen: &SecretSeen) -> bool {
+    /// Whether the observed Secret is as desired. Other annotations are ignored.
+    pub fn is(&self, seen: &ObservedSecret) -> bool {
         seen.entries == self.entries
             && self.annotations.iter().all(|(name, value)| seen.annotations.get(name) == Some(value))
     }
 
-    /// As it is sent: in place of what was seen, or refused if that has changed since; anew where nothing was.
-    pub fn object(&self, federation: &Federation, seen: Option<&SecretSeen>) -> Object {
+    /// The manifest: replaces the observed Secret unless that has changed; creates it otherwise.
+    pub fn object(&self, federation: &Federation, seen: Option<&ObservedSecret>) -> Object {
         let is_tls = self.entries.contains_key(CERTIFICATE) && self.entries.contains_key(KEY);
         let data: BTreeMap<&str, String> =
             self.entries.iter().map(|(name, bytes)| (name.as_str(), STANDARD.encode(bytes))).collect();
@@ -110,10 +110,10 @@ impl SecretWanted {
     }
 }
 
-impl std::fmt::Debug for SecretWanted {
+impl std::fmt::Debug for DesiredSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = self.entries.keys();
-        f.debug_struct("SecretWanted").field("name", &self.name).field("entries", &names).finish_non_exhaustive()
+        f.debug_struct("DesiredSecret").field("name", &self.name).field("entries", &names).finish_non_exhaustive()
     }
 }
 
@@ -127,7 +127,7 @@ pub fn labels(federation: &Federation) -> Value {
     })
 }
 
-/// By which all Secrets of a federation are found.
+/// Label selector of all Secrets of a federation.
 pub fn selector(federation: &str) -> String {
     format!(
         "app.kubernetes.io/instance={federation},app.kubernetes.io/component={SELECTOR_COMPONENT},\

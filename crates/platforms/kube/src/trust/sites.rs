@@ -1,35 +1,34 @@
-//! Nodes outside of the cluster: what a machine there is given so that it can take part, as one Secret for each site, and what
-//! is missing for it.
+//! Nodes outside of the cluster: one Secret for each site with all that a machine needs to join, and problems.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::names::ServiceSeen;
-use super::secret::{BUNDLE, Entries, SecretSeen};
+use super::names::ObservedService;
+use super::secret::{BUNDLE, Entries, ObservedSecret};
 use crate::federation::{Federation, Site};
 
-/// `host:port` of the SuperLink, as nodes are given it.
+/// Entry with `host:port` of the SuperLink.
 pub const ADDRESS: &str = "address";
-/// Name of the Service's port that nodes use: of the first of these that it has.
+/// Service port for nodes: the first of these names that exists.
 const NODE_PORTS: [&str; 2] = ["fleet", "http"];
 
 pub fn secret_name(federation: &Federation, site: &str) -> String {
     format!("{}-join-{site}", federation.name)
 }
 
-/// `node-0.key`: of one node of a site.
+/// `node-0.key`: the key of one node of a site.
 pub fn key_name(index: i32) -> String {
     format!("node-{index}.key")
 }
 
-/// The settings of one node of a site.
+/// The configuration of one node of a site.
 pub fn settings_name(index: i32) -> String {
     format!("node-{index}.toml")
 }
 
-/// Where machines outside find the SuperLink, or why they do not.
-pub fn address(federation: &Federation, service: Option<&ServiceSeen>) -> Result<String, String> {
+/// Address of the SuperLink for machines outside of the cluster, or why there is none.
+pub fn address(federation: &Federation, service: Option<&ObservedService>) -> Result<String, String> {
     let service = service.ok_or("the Service of the SuperLink is not there yet")?;
     let found = NODE_PORTS.iter().find_map(|name| service.ports.iter().find(|port| port.0 == *name));
     let (_, port, node_port) = found.ok_or("the Service of the SuperLink has no port for nodes")?;
@@ -58,7 +57,7 @@ fn joined(host: &str, port: u16) -> String {
     }
 }
 
-/// What is in the Secret of a site. `keys` are those of its nodes by their names; none without node authentication.
+/// Content of the Secret of a site. `keys`: keys of its nodes by name; empty without node authentication.
 pub fn bundle(site: &Site, address: &str, trust: Option<&str>, keys: &BTreeMap<String, String>) -> Entries {
     let mut entries = Entries::from([(ADDRESS.to_owned(), address.as_bytes().to_vec())]);
     if let Some(trust) = trust {
@@ -76,7 +75,7 @@ pub fn bundle(site: &Site, address: &str, trust: Option<&str>, keys: &BTreeMap<S
     entries
 }
 
-/// For `trellis supernode --config`, started where the other entries are.
+/// Configuration file for `trellis supernode --config`, started in the directory of the other entries.
 fn settings(site: &Site, index: i32, address: &str, tls: bool, has_key: bool) -> String {
     let mut text = format!("superlink = {}\nname = {}\n", quoted(address), quoted(&format!("{}-{index}", site.name)));
     match tls {
@@ -90,19 +89,19 @@ fn settings(site: &Site, index: i32, address: &str, tls: bool, has_key: bool) ->
 }
 
 fn quoted(text: &str) -> String {
-    // A JSON text of plain letters is a TOML text.
+    // A JSON string of plain letters is a TOML string.
     Value::from(text).to_string()
 }
 
-/// Keys of a site that are there.
-pub fn present_keys(secret: Option<&SecretSeen>) -> BTreeMap<String, String> {
+/// Existing keys of a site.
+pub fn present_keys(secret: Option<&ObservedSecret>) -> BTreeMap<String, String> {
     let entries = secret.into_iter().flat_map(|secret| &secret.entries);
     let keys = entries.filter(|(name, _)| name.ends_with(".key"));
     keys.filter_map(|(name, bytes)| Some((name.clone(), String::from_utf8(bytes.clone()).ok()?))).collect()
 }
 
-/// One of `.status.sites`.
-pub fn told(federation: &Federation, site: &Site, found: &Result<String, String>) -> Value {
+/// An item of `.status.sites`.
+pub fn status(federation: &Federation, site: &Site, found: &Result<String, String>) -> Value {
     match found {
         Ok(address) => {
             json!({"name": site.name, "secretName": secret_name(federation, &site.name), "address": address})

@@ -36,11 +36,11 @@ impl Namespace {
         Namespace { seen: Seen { trellis: true, ..Seen::default() }, writes: 0 }
     }
 
-    fn write(&mut self, federation: &Federation, wanted: &SecretWanted) {
+    fn write(&mut self, federation: &Federation, desired: &DesiredSecret) {
         self.writes += 1;
-        let mut written = wanted.object(federation, self.seen.secrets.get(&wanted.name)).0;
+        let mut written = desired.object(federation, self.seen.secrets.get(&desired.name)).0;
         written["metadata"]["resourceVersion"] = json!(self.writes.to_string());
-        self.seen.secrets.insert(wanted.name.clone(), SecretSeen::read(&written));
+        self.seen.secrets.insert(desired.name.clone(), ObservedSecret::read(&written));
     }
 
     fn pass(&mut self, federation: &Federation, now: UnixSeconds) -> Decision {
@@ -49,8 +49,8 @@ impl Namespace {
 
     fn pass_killed_after(&mut self, federation: &Federation, now: UnixSeconds, writes: usize) -> Decision {
         let decision = decide(federation, &self.seen, now);
-        for wanted in decision.secrets.iter().take(writes) {
-            self.write(federation, wanted);
+        for desired in decision.secrets.iter().take(writes) {
+            self.write(federation, desired);
         }
         decision
     }
@@ -161,11 +161,12 @@ fn names_follow_the_service() {
     ] {
         assert!(names.contains(&name.to_owned()), "{name} is not in {names:?}");
     }
-    let service = ServiceSeen { cluster_ips: vec!["10.96.0.7".into()], ..ServiceSeen::default() };
+    let service = ObservedService { cluster_ips: vec!["10.96.0.7".into()], ..ObservedService::default() };
     namespace.seen.service = Some(service.clone());
     assert_eq!(reasons(&namespace.pass(&named, NOW)), ["CertificateIssued"]);
     assert!(namespace.leaf().names.contains(&"10.96.0.7".to_owned()));
-    namespace.seen.service = Some(ServiceSeen { ingress: vec!["203.0.113.9".into(), "lb.example".into()], ..service });
+    namespace.seen.service =
+        Some(ObservedService { ingress: vec!["203.0.113.9".into(), "lb.example".into()], ..service });
     namespace.pass(&named, NOW);
     assert!(namespace.leaf().names.contains(&"203.0.113.9".to_owned()));
     assert!(namespace.pass(&named, NOW).secrets.is_empty());
@@ -178,11 +179,11 @@ fn a_program_that_must_be_started_again_is_only_where_it_must() {
     assert_eq!(first.admin_secret, None);
     assert!(namespace.leaf().left_s(NOW) > 300 * DAY, "it is seldom");
     // The address that a Service has anyway is no reason.
-    let service = ServiceSeen { cluster_ips: vec!["10.96.0.7".into()], ..ServiceSeen::default() };
+    let service = ObservedService { cluster_ips: vec!["10.96.0.7".into()], ..ObservedService::default() };
     namespace.seen.service = Some(service.clone());
     assert_eq!(namespace.pass(&federation, NOW).trust.expect("trust").revision, first.revision);
     // One that nodes outside use is; and then it has both.
-    namespace.seen.service = Some(ServiceSeen { ingress: vec!["203.0.113.9".into()], ..service });
+    namespace.seen.service = Some(ObservedService { ingress: vec!["203.0.113.9".into()], ..service });
     let second = namespace.pass(&federation, NOW).trust.expect("trust");
     assert_ne!(second.revision, first.revision);
     assert_eq!(second.bundle_revision, first.bundle_revision, "nodes trust it already");
@@ -314,7 +315,7 @@ fn damage_and_strangers() {
     assert!(condition(&stuck).2.contains("Secret ward-authority: state.json is missing"), "{:?}", condition(&stuck));
     // A Secret of somebody else stays as it is.
     let mut namespace = Namespace::trellis();
-    namespace.seen.secrets.insert("ward-superlink-tls".into(), SecretSeen::default());
+    namespace.seen.secrets.insert("ward-superlink-tls".into(), ObservedSecret::default());
     let refused = namespace.pass(&federation, NOW);
     assert!(refused.secrets.is_empty());
     assert_eq!(condition(&refused).1, "ForeignSecret");
@@ -338,9 +339,9 @@ fn time_for_nodes_begins_when_they_are_told() {
 
 #[test]
 fn pods_are_looked_at() {
-    let bundle = SecretSeen {
+    let bundle = ObservedSecret {
         annotations: [(REVISION, "r1"), (BUNDLE_REVISION, "b1")].map(|(n, v)| (n.to_owned(), v.to_owned())).into(),
-        ..SecretSeen::default()
+        ..ObservedSecret::default()
     };
     let workload = |mark: Option<(&str, &str)>, generation: i64, updated: i64, ready: i64| {
         let annotations = mark.map(|(name, value)| json!({name: value})).unwrap_or_default();
@@ -418,7 +419,7 @@ fn a_secret_that_somebody_brings_is_checked() {
     ];
     for (entries, ready, expected) in cases {
         let mut namespace = Namespace::trellis();
-        namespace.seen.secrets.insert("brought".into(), SecretSeen { entries, ..SecretSeen::default() });
+        namespace.seen.secrets.insert("brought".into(), ObservedSecret { entries, ..ObservedSecret::default() });
         let decision = namespace.pass(&by_secret(), NOW);
         let (is_ready, _, message) = condition(&decision);
         assert_eq!(is_ready, ready, "{expected}: {message}");
@@ -437,7 +438,7 @@ fn a_secret_that_somebody_brings_is_checked() {
 fn a_bad_exchange_makes_nobody_start_again() {
     let mut namespace = Namespace::default();
     let put = |namespace: &mut Namespace, entries| {
-        namespace.seen.secrets.insert("brought".into(), SecretSeen { entries, ..SecretSeen::default() });
+        namespace.seen.secrets.insert("brought".into(), ObservedSecret { entries, ..ObservedSecret::default() });
         namespace.pass(&by_secret(), NOW).trust.expect("trust")
     };
     let good = brought(&["ward-superlink"], Span::days(30), NOW);
@@ -474,7 +475,10 @@ fn cert_manager_is_asked_and_awaited() {
     let names: Vec<String> = Names::of(&federation, None).0.needed.iter().map(Endpoint::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let entries = brought(&names, Span::days(90), NOW);
-    namespace.seen.secrets.insert("ward-superlink-issued".into(), SecretSeen { entries, ..SecretSeen::default() });
+    namespace
+        .seen
+        .secrets
+        .insert("ward-superlink-issued".into(), ObservedSecret { entries, ..ObservedSecret::default() });
     let decision = namespace.pass(&federation, NOW);
     assert!(decision.applied.is_empty());
     assert_eq!(condition(&decision).1, "Checked");
@@ -528,7 +532,8 @@ fn keys_of_nodes_come_and_go_with_pods() {
     let federation = federation(|r| r["spec"]["security"] = json!({"nodeAuth": true}));
     let key = |name: &str| (name.to_owned(), Vec::new());
     let entries = Entries::from([key("ward-supernode-cpu-0"), key("ward-supernode-cpu-3")]);
-    let secrets = BTreeMap::from([("ward-node-keys-cpu".to_owned(), SecretSeen { entries, ..SecretSeen::default() })]);
+    let secrets =
+        BTreeMap::from([("ward-node-keys-cpu".to_owned(), ObservedSecret { entries, ..ObservedSecret::default() })]);
     let sized = |size: i32| BTreeMap::from([("cpu".to_owned(), size)]);
     let names = |numbers: &[i32]| numbers.iter().map(|n| format!("ward-supernode-cpu-{n}")).collect::<Vec<_>>();
     for (sizes, live, kept, to_make, left) in [
@@ -546,11 +551,11 @@ fn keys_of_nodes_come_and_go_with_pods() {
 
 #[test]
 fn machines_outside_are_told_where_to_go() {
-    let service = |kind: &str, ingress: &[&str]| ServiceSeen {
+    let service = |kind: &str, ingress: &[&str]| ObservedService {
         kind: kind.to_owned(),
         ingress: ingress.iter().map(|&text| text.to_owned()).collect(),
         ports: vec![("control".into(), 9093, None), ("fleet".into(), 9092, Some(30_092))],
-        ..ServiceSeen::default()
+        ..ObservedService::default()
     };
     let plain = federation(|_| {});
     let named = federation(|r| r["spec"]["security"] = json!({"tls": {"extraNames": ["link.example.org"]}}));

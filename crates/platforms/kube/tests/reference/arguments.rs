@@ -139,7 +139,7 @@ fn nodes_of_a_daemonset_have_no_number() {
         let expected =
             "pool \"a\" nodeConfig key \"id\" uses {index} or {replicas} which are not supported in DaemonSet mode";
         assert_eq!(problem.what, expected);
-        assert_eq!(problem.to_do, "use {node} or {pool} instead");
+        assert_eq!(problem.advice, "use {node} or {pool} instead");
         assert_eq!(problem.place, "spec.supernodes.pools[0].nodeConfig");
     }
     for (mode, value) in [("StatefulSet", "{index}"), ("StatefulSet", "{replicas}"), ("DaemonSet", "{node}")] {

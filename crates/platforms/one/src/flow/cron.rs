@@ -1,6 +1,6 @@
-//! Times that recur, in the five fields of cron. Only whether OneFlow can read them is found out here.
+//! Cron expressions with five fields. Only checks that OneFlow can parse them.
 
-/// Names, least and greatest value of the fields; names of values.
+/// Names, minimum and maximum of the fields; names of values.
 const FIELDS: [(&str, u32, u32, &[&str]); 5] = [
     ("minute", 0, 59, &[]),
     ("hour", 0, 23, &[]),
@@ -10,7 +10,7 @@ const FIELDS: [(&str, u32, u32, &[&str]); 5] = [
 ];
 const WORDS: [&str; 6] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@hourly"];
 
-/// Everything that is wrong with it.
+/// All problems of an expression.
 pub fn problems(text: &str) -> Vec<String> {
     let text = text.trim();
     if text.starts_with('@') {
@@ -26,7 +26,7 @@ pub fn problems(text: &str) -> Vec<String> {
     let checked = fields.iter().zip(FIELDS).flat_map(|(field, (name, least, greatest, names))| {
         field.split(',').filter_map(move |part| {
             let why = part_problem(part, least, greatest, names)?;
-            Some(format!("{part:?} is no {name}: {why}"))
+            Some(format!("{part:?} is not a valid {name}: {why}"))
         })
     });
     checked.collect()
@@ -53,10 +53,10 @@ fn part_problem(part: &str, least: u32, greatest: u32, names: &[&str]) -> Option
     let (from, to) = range.split_once('-').unwrap_or((range, range));
     match (value(from), value(to)) {
         (Some(from), Some(to)) if from < least || to > greatest || from > to => {
-            Some(format!("it goes from {least} to {greatest}"))
+            Some(format!("the range is {least} to {greatest}"))
         }
         (Some(_), Some(_)) => None,
-        _ => Some("it is no number".to_owned()),
+        _ => Some("it is not a number".to_owned()),
     }
 }
 
@@ -70,20 +70,26 @@ mod tests {
             assert_eq!(problems(text), Vec::<String>::new(), "{text}");
         }
         for (text, expected) in [
-            ("60 * * * *", vec!["\"60\" is no minute: it goes from 0 to 59"]),
-            ("0 0 L * *", vec!["\"L\" is no day of the month: it is no number"]),
+            ("60 * * * *", vec!["\"60\" is not a valid minute: the range is 0 to 59"]),
+            ("0 0 L * *", vec!["\"L\" is not a valid day of the month: it is not a number"]),
             (
                 "5-1 */0 * 13 x",
                 vec![
-                    "\"5-1\" is no minute: it goes from 0 to 59",
-                    "\"*/0\" is no hour: the step is not a number above 0",
-                    "\"13\" is no month: it goes from 1 to 12",
-                    "\"x\" is no day of the week: it is no number",
+                    "\"5-1\" is not a valid minute: the range is 0 to 59",
+                    "\"*/0\" is not a valid hour: the step is not a number above 0",
+                    "\"13\" is not a valid month: the range is 1 to 12",
+                    "\"x\" is not a valid day of the week: it is not a number",
                 ],
             ),
             ("* * * *", vec!["\"* * * *\" has 4 fields, and should have 5"]),
             ("@never", vec!["\"@never\" is none of @yearly, @annually, @monthly, @weekly, @daily, @hourly"]),
-            (", * * * *", vec!["\"\" is no minute: it is no number", "\"\" is no minute: it is no number"]),
+            (
+                ", * * * *",
+                vec![
+                    "\"\" is not a valid minute: it is not a number",
+                    "\"\" is not a valid minute: it is not a number",
+                ],
+            ),
         ] {
             assert_eq!(problems(text), expected, "{text}");
         }

@@ -1,5 +1,4 @@
-//! Descriptions of services as OneFlow takes them: the JSON of its version 7, and that of version 6. Whether they make sense
-//! is for `lint`.
+//! Service descriptions: the JSON of OneFlow 7, and that of version 6. `lint` validates them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::template::{self, Template};
 
-/// Which JSON OneFlow reads.
+/// JSON dialect of OneFlow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowVersion {
     V6,
@@ -15,22 +14,22 @@ pub enum FlowVersion {
 }
 
 impl FlowVersion {
-    /// Out of what `system.version` tells.
+    /// Derives the dialect from the result of `system.version`.
     pub fn of(version: &str) -> Result<FlowVersion, String> {
         match version.trim().split('.').next().and_then(|major| major.parse::<u32>().ok()) {
             Some(6) => Ok(FlowVersion::V6),
             Some(major) if major >= 7 => Ok(FlowVersion::V7),
             Some(_) => Err(format!("OpenNebula {version} is too old: 6.0 is the first whose OneFlow can be used")),
-            None => Err(format!("{version:?} is no version of OpenNebula")),
+            None => Err(format!("{version:?} is not a version of OpenNebula")),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deployment {
-    /// All roles at once.
+    /// Deploys all roles at once.
     None,
-    /// A role when its parents run.
+    /// Deploys a role when its parents run.
     #[default]
     Straight,
 }
@@ -56,7 +55,7 @@ pub struct ServiceTemplate {
     pub description: String,
     pub deployment: Deployment,
     pub shutdown_action: Option<ShutdownAction>,
-    /// A role runs when all its VMs say READY.
+    /// A role runs when all its VMs report READY.
     pub ready_status_gate: bool,
     pub automatic_deletion: bool,
     /// `M|type|description|options|default` by key.
@@ -79,7 +78,7 @@ pub struct RoleTemplate {
     pub kind: RoleKind,
     pub cardinality: u32,
     pub template_id: i32,
-    /// The name of that VM template, where it is known; not sent, but names together have a limit.
+    /// Name of the VM template, if it is known. It is not sent, but the length of all names is limited.
     pub template_name: Option<String>,
     /// Merged into the VM template.
     pub template_contents: Template,
@@ -95,11 +94,11 @@ pub struct RoleTemplate {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adjustment {
-    /// By so many VMs.
+    /// Change by a number of VMs.
     Change(i32),
-    /// To so many.
+    /// Change to a number of VMs.
     Cardinality(u32),
-    /// By so many hundredths, and at least by so many VMs.
+    /// Change by a percentage, with a minimum number of VMs.
     Percentage { percent: i32, min_step: Option<u32> },
 }
 
@@ -108,7 +107,7 @@ pub struct ElasticityPolicy {
     pub adjustment: Adjustment,
     /// `FL_CLIENT_STATUS > 1 && CPU > 90`
     pub expression: String,
-    /// How often in a row the expression must be true, and how far apart.
+    /// How often in a row the expression must be true, and the interval in seconds.
     pub period_number: Option<u32>,
     pub period_s: Option<u32>,
     pub cooldown_s: Option<u32>,
@@ -124,12 +123,12 @@ pub struct ScheduledPolicy {
 pub enum When {
     /// Seconds since 1970.
     Once(u64),
-    /// Five fields, as of cron.
+    /// Five fields of cron.
     Recurring(String),
 }
 
 impl ServiceTemplate {
-    /// The JSON for that version. Nothing is checked.
+    /// Encodes the description. Does not validate it.
     pub fn render(&self, version: FlowVersion) -> Value {
         let mut body = Map::new();
         body.insert("name".into(), json!(self.name));
@@ -246,7 +245,7 @@ fn insert_inputs(body: &mut Map<String, Value>, inputs: &BTreeMap<String, String
     body.insert(key.to_owned(), json!(inputs));
 }
 
-/// A template as an object: keys that are repeated are a list.
+/// Encodes a template as an object: repeated keys become a list.
 fn contents(template: &Template) -> Value {
     let mut body: Map<String, Value> = Map::new();
     for (key, value) in &template.0 {
@@ -260,7 +259,7 @@ fn contents(template: &Template) -> Value {
             Some(Value::Array(values)) => values.push(value),
             Some(first) => *first = Value::Array(vec![first.take(), value]),
             None => {
-                // OneFlow looks for interfaces in a list, also for a single one.
+                // OneFlow expects a list of interfaces, even for a single one.
                 let value = if key == "NIC" && value.is_object() { json!([value]) } else { value };
                 body.insert(key.clone(), value);
             }

@@ -1,7 +1,7 @@
-//! Conditions for elasticity, in the grammar of OneFlow. They are read here to find mistakes before OneFlow does, and those
-//! that OneFlow never finds. They are not evaluated.
+//! Parser for OneFlow's elasticity expressions. It finds errors before OneFlow does, including those that OneFlow never
+//! reports. It does not evaluate expressions.
 
-/// A condition, as OneFlow reads it: from the right, without precedence.
+/// An expression. Like OneFlow, it is right-associative, without precedence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expression {
     Compare { left: Operand, right: Operand },
@@ -14,14 +14,14 @@ pub enum Expression {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operand {
     Number(String),
-    /// With its quotes, if it has some.
+    /// With its quotes, if there are any.
     Variable(String),
 }
 
-/// Nested deeper than anybody writes.
+/// Maximum depth.
 const DEEPEST: usize = 50;
 
-/// Reads a whole text. The error says where.
+/// Parses a whole text. The error contains the position.
 pub fn parse(text: &str) -> Result<Expression, String> {
     let mut reading = Reading { text, at: 0, depth: 0 };
     let expression = reading.expression()?;
@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<Expression, String> {
 }
 
 impl Expression {
-    /// What OneFlow takes without complaint, and understands otherwise than people do.
+    /// Problems that OneFlow accepts but interprets in an unexpected way.
     pub fn surprises(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.look(&mut found);
@@ -91,7 +91,7 @@ impl<'a> Reading<'a> {
         format!("at character {}: {what}", self.text[..self.at].chars().count() + 1)
     }
 
-    /// Spaces only: a tab is an error for OneFlow.
+    /// Only spaces: OneFlow rejects tabs.
     fn spaces(&mut self) {
         self.at += self.rest().len() - self.rest().trim_start_matches(' ').len();
     }
@@ -135,7 +135,7 @@ impl<'a> Reading<'a> {
         }
         let left = self.operand()?;
         self.spaces();
-        // Longer ones first: `>=` begins like `>`.
+        // Longer operators first: `>=` starts with `>`.
         let compared = ["==", "=", "!=", "<>", ">=", ">", "<=", "<"].iter().any(|token| self.take(token));
         if !compared {
             return Err(self.fail(&format!("a comparison should be here, not {:?}", first(self.rest()))));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_oneflow_understands_otherwise_is_told() {
+    fn unexpected_precedence_is_reported() {
         for (text, expected) in [
             ("CPU > 90 && ATT > 1 || ATT > 1", "a && b || c is read as a && (b || c): use brackets"),
             ("!CPU > 90 && ATT > 100", "! is taken for everything that follows it: use brackets"),

@@ -1,4 +1,4 @@
-//! Questions that a template asks before it is instantiated: `M|type|description|options|default`.
+//! User inputs of a template: `M|type|description|options|default`.
 
 const KINDS: [&str; 10] = [
     "text",
@@ -13,7 +13,7 @@ const KINDS: [&str; 10] = [
     "boolean",
 ];
 
-/// Everything that is wrong with one.
+/// All problems of an input.
 pub fn problems(text: &str) -> Vec<String> {
     let fields: Vec<&str> = text.split('|').collect();
     if !(3..=5).contains(&fields.len()) {
@@ -43,18 +43,18 @@ fn value_problem(kind: &str, options: &str, default: &str) -> Option<String> {
     match kind {
         "range" | "range-float" => match options.split_once("..") {
             Some((from, to)) if is_number(from) && is_number(to) => {
-                (!default.is_empty() && !is_number(default)).then(|| format!("the default {default:?} is no number"))
+                (!default.is_empty() && !is_number(default)).then(|| format!("the default {default:?} is not a number"))
             }
             _ => Some(format!("the options {options:?} are no range as 1..10")),
         },
         "list" | "list-multiple" if options.is_empty() => Some("a list needs options".to_owned()),
-        "list" if !default.is_empty() && !listed(default) => Some(format!("the default {default:?} is no option")),
+        "list" if !default.is_empty() && !listed(default) => Some(format!("the default {default:?} is not an option")),
         "list-multiple" => {
             let stranger = default.split(',').map(str::trim).find(|text| !text.is_empty() && !listed(text));
-            stranger.map(|text| format!("the default {text:?} is no option"))
+            stranger.map(|text| format!("the default {text:?} is not an option"))
         }
         "number" | "number-float" if !default.is_empty() && !is_number(default) => {
-            Some(format!("the default {default:?} is no number"))
+            Some(format!("the default {default:?} is not a number"))
         }
         "boolean" if !default.is_empty() && !["YES", "NO"].contains(&default) => {
             Some(format!("the default {default:?} is neither YES nor NO"))
@@ -86,11 +86,11 @@ mod tests {
             ("M|text", "it has 2 fields, and should have M|type|description|options|default"),
             ("X|text|a||", "it begins with \"X\", and should with M (mandatory) or O (optional)"),
             ("M|range|a||", "the options \"\" are no range as 1..10"),
-            ("M|range|a|1..9|x", "the default \"x\" is no number"),
+            ("M|range|a|1..9|x", "the default \"x\" is not a number"),
             ("M|list|a||", "a list needs options"),
-            ("M|list|a|b,c|d", "the default \"d\" is no option"),
-            ("M|list-multiple|a|b,c|b,d", "the default \"d\" is no option"),
-            ("M|number|a||1.5", "the default \"1.5\" is no number"),
+            ("M|list|a|b,c|d", "the default \"d\" is not an option"),
+            ("M|list-multiple|a|b,c|b,d", "the default \"d\" is not an option"),
+            ("M|number|a||1.5", "the default \"1.5\" is not a number"),
             ("M|boolean|a||true", "the default \"true\" is neither YES nor NO"),
         ] {
             assert_eq!(problems(text), [expected], "{text}");

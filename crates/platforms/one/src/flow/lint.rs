@@ -1,5 +1,5 @@
-//! What is wrong with a description of a service. OneFlow takes most of these mistakes without a word, and then the service
-//! sits there for ever, or its VMs come up with something else than was meant.
+//! Validation of service descriptions. OneFlow accepts most of these errors silently; then the service never becomes ready,
+//! or its VMs are misconfigured.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use super::description::{Adjustment, FlowVersion, RoleKind, RoleTemplate, Servic
 use super::{cron, expression, input};
 use crate::template::Value;
 
-/// Names of VMs are cropped there, and then nobody finds them by name: what they are made of must be shorter together.
-pub const LONGEST_NAMES_CHARS: usize = 128;
+/// OneFlow truncates names of VMs at this length, so the names that they contain must be shorter together.
+pub const MAX_NAMES_CHARS: usize = 128;
 /// `_123456_(service_12345678)`
 const VM_NAME_EXTRA_CHARS: usize = 26;
 
-/// All problems, each with its place.
+/// All problems, with their positions.
 pub fn lint(service: &ServiceTemplate) -> Vec<String> {
     let mut problems = Vec::new();
     check_service_name(service, &mut problems);
@@ -36,7 +36,7 @@ pub fn lint(service: &ServiceTemplate) -> Vec<String> {
     problems
 }
 
-/// What OneFlow of that version cannot do.
+/// Features that the version of OneFlow does not support.
 pub fn lint_version(service: &ServiceTemplate, version: FlowVersion) -> Vec<String> {
     let routers = service.roles.iter().filter(|role| role.kind == RoleKind::VirtualRouter);
     match version {
@@ -47,14 +47,14 @@ pub fn lint_version(service: &ServiceTemplate, version: FlowVersion) -> Vec<Stri
     }
 }
 
-/// What can be said of a role alone.
+/// Problems within one role.
 pub fn lint_role(role: &RoleTemplate) -> Vec<String> {
     let mut found = Vec::new();
     if role.name.is_empty() || !role.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         found.push("its name may have letters, digits and _ only".to_owned());
     }
     if role.template_id < 0 {
-        found.push(format!("{} is no id of a VM template", role.template_id));
+        found.push(format!("{} is not the id of a VM template", role.template_id));
     }
     found.extend(role.template_contents.problems());
     if role.template_contents.0.iter().any(|(key, _)| key == "SCHED_ACTION") {
@@ -77,24 +77,24 @@ fn check_service_name(service: &ServiceTemplate, problems: &mut Vec<String>) {
     if name.chars().any(char::is_control) {
         problems.push("the name of the service has control characters".to_owned());
     }
-    if name.chars().count() >= LONGEST_NAMES_CHARS {
-        problems.push(format!("the name of the service has {LONGEST_NAMES_CHARS} characters or more"));
+    if name.chars().count() >= MAX_NAMES_CHARS {
+        problems.push(format!("the name of the service has {MAX_NAMES_CHARS} characters or more"));
     }
 }
 
 fn check_names_together(service: &ServiceTemplate, role: &RoleTemplate, problems: &mut Vec<String>) {
     let count = |text: &str| text.chars().count();
     if let Some(template) = &role.template_name
-        && count(&service.name) + count(template) >= LONGEST_NAMES_CHARS
+        && count(&service.name) + count(template) >= MAX_NAMES_CHARS
     {
         problems.push(format!(
-            "role {:?}: the names of the service and of the VM template {template:?} have {LONGEST_NAMES_CHARS} characters \
-             or more together, and would be cropped",
+            "role {:?}: the names of the service and of the VM template {template:?} have {MAX_NAMES_CHARS} characters \
+             or more together, and would be truncated",
             role.name
         ));
     }
-    if count(&role.name) + VM_NAME_EXTRA_CHARS >= LONGEST_NAMES_CHARS {
-        problems.push(format!("role {:?}: its name is too long for names of VMs made of it", role.name));
+    if count(&role.name) + VM_NAME_EXTRA_CHARS >= MAX_NAMES_CHARS {
+        problems.push(format!("role {:?}: its name is too long for the names of its VMs", role.name));
     }
 }
 
@@ -125,7 +125,7 @@ fn check_network(name: &str, text: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// A key that is said twice: which one counts depends on the version, so it is said once.
+/// A repeated key: which value counts depends on the version.
 fn check_levels(service: &ServiceTemplate, role: &RoleTemplate, problems: &mut Vec<String>) {
     for key in role.user_inputs.keys() {
         if service.user_inputs.contains_key(key) {
@@ -135,7 +135,7 @@ fn check_levels(service: &ServiceTemplate, role: &RoleTemplate, problems: &mut V
     let said = |key: &str| {
         role.template_contents.0.iter().any(|(name, value)| match value {
             Value::Text(_) => name == key,
-            // What is asked for goes into the context too; there a reference to it is right.
+            // Inputs also become part of the context, where references to them are valid.
             Value::Vector(pairs) => {
                 name == "CONTEXT" && pairs.iter().any(|(inner, text)| inner == key && *text != format!("${key}"))
             }
@@ -143,7 +143,7 @@ fn check_levels(service: &ServiceTemplate, role: &RoleTemplate, problems: &mut V
     };
     for key in service.user_inputs.keys().chain(role.user_inputs.keys()) {
         if said(key) {
-            problems.push(format!("role {:?}: {key} is an input, and its template says another value", role.name));
+            problems.push(format!("role {:?}: {key} is an input, and its template has another value", role.name));
         }
     }
 }
@@ -195,7 +195,7 @@ fn check_adjustment(place: &str, adjustment: Adjustment, found: &mut Vec<String>
             found.push(format!("{place}: it changes nothing"));
         }
         Adjustment::Percentage { min_step: Some(0), .. } => {
-            found.push(format!("{place}: the least step is 1"));
+            found.push(format!("{place}: the minimum step is 1"));
         }
         Adjustment::Change(_) | Adjustment::Cardinality(_) | Adjustment::Percentage { .. } => {}
     }
@@ -218,7 +218,7 @@ fn check_parents(roles: &[RoleTemplate], problems: &mut Vec<String>) {
         let unknown = role.parents.iter().filter(|parent| !names.contains(parent.as_str()));
         problems.extend(unknown.map(|parent| format!("role {:?}: its parent {parent:?} does not exist", role.name)));
     }
-    // Takes away roles whose parents are gone, as OneFlow deploys them; what stays waits for itself.
+    // Removes roles whose parents are removed, like OneFlow deploys them. The remaining ones form cycles.
     let mut waiting: Vec<&RoleTemplate> = roles.iter().collect();
     loop {
         let left: BTreeSet<&str> = waiting.iter().map(|role| role.name.as_str()).collect();
@@ -230,7 +230,7 @@ fn check_parents(roles: &[RoleTemplate], problems: &mut Vec<String>) {
     }
     if !waiting.is_empty() {
         let names: Vec<&str> = waiting.iter().map(|role| role.name.as_str()).collect();
-        problems.push(format!("these roles wait for each other for ever: {}", names.join(", ")));
+        problems.push(format!("the parents of these roles form a cycle: {}", names.join(", ")));
     }
 }
 
@@ -279,9 +279,9 @@ mod tests {
         let roles = vec![role("a", &["b"]), role("b", &["c"]), role("c", &["a"]), role("d", &["x"]), role("e", &["a"])];
         assert_eq!(
             lint(&service(roles)),
-            ["role \"d\": its parent \"x\" does not exist", "these roles wait for each other for ever: a, b, c, e",]
+            ["role \"d\": its parent \"x\" does not exist", "the parents of these roles form a cycle: a, b, c, e",]
         );
-        assert_eq!(lint(&service(vec![role("a", &["a"])])), ["these roles wait for each other for ever: a"]);
+        assert_eq!(lint(&service(vec![role("a", &["a"])])), ["the parents of these roles form a cycle: a"]);
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
             [
                 "role \"a-b\": its name may have letters, digits and _ only",
                 "role \"ok\": the names of the service and of the VM template \"tttttttttttttttttttttttttttt\" have 128 \
-             characters or more together, and would be cropped",
+             characters or more together, and would be truncated",
                 "two roles have the name ok",
             ]
         );
@@ -332,11 +332,11 @@ mod tests {
             policies,
             [
                 "role \"a\": its policies need both min_vms and max_vms",
-                "role \"a\": elasticity policy 1: the least step is 1",
+                "role \"a\": elasticity policy 1: the minimum step is 1",
                 "role \"a\": elasticity policy 1: \"CPU >\" cannot be read at character 6: a number or a name should be here, \
              not \"the end\"",
                 "role \"a\": scheduled policy 1: it changes nothing",
-                "role \"a\": scheduled policy 1: \"60\" is no minute: it goes from 0 to 59",
+                "role \"a\": scheduled policy 1: \"60\" is not a valid minute: the range is 0 to 59",
             ]
         );
     }
@@ -360,8 +360,8 @@ mod tests {
                 "the network Public: \"M|network|p||\" is not M|network|description||id:N (or template_id:N, reserve_from:N)",
                 "role \"a\": its template has scheduled actions (SCHED_ACTION), which OneFlow does not support",
                 "role \"a\": the input FINE is defined in the service and in the role",
-                "role \"a\": KEY is an input, and its template says another value",
-                "role \"a\": OTHER is an input, and its template says another value",
+                "role \"a\": KEY is an input, and its template has another value",
+                "role \"a\": OTHER is an input, and its template has another value",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Services and their templates as OneFlow tells them. Ids are text in some places and numbers in others; both are taken.
+//! Services and service templates, parsed from OneFlow's JSON. Ids may be text or numbers.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ impl Service {
         self.roles.iter().find(|role| role.name == name)
     }
 
-    /// What OneFlow last complained of.
+    /// The last error in the log.
     pub fn last_error(&self) -> Option<&str> {
         self.log.iter().rev().find(|entry| entry.severity == "E").map(|entry| entry.message.as_str())
     }
@@ -39,7 +39,7 @@ pub struct Role {
     pub max_vms: Option<u32>,
     pub parents: Vec<String>,
     pub template_id: Option<i32>,
-    /// The oldest first: that is the one which goes first when the role shrinks.
+    /// The oldest first: OneFlow removes it first when the role shrinks.
     pub nodes: Vec<Node>,
 }
 
@@ -57,9 +57,9 @@ pub struct LogEntry {
     pub message: String,
 }
 
-/// A template of a service as it is kept: its body has been filled with defaults.
+/// A stored service template; its body contains defaults.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KeptTemplate {
+pub struct StoredTemplate {
     pub id: i32,
     pub name: String,
     pub owner: Owner,
@@ -74,23 +74,23 @@ pub(super) fn parse_services(text: &[u8]) -> Result<Vec<Service>, String> {
     pool(&json(text)?)?.into_iter().map(service).collect()
 }
 
-pub(super) fn parse_template(text: &[u8]) -> Result<KeptTemplate, String> {
+pub(super) fn parse_template(text: &[u8]) -> Result<StoredTemplate, String> {
     kept(document(&json(text)?)?)
 }
 
-pub(super) fn parse_templates(text: &[u8]) -> Result<Vec<KeptTemplate>, String> {
+pub(super) fn parse_templates(text: &[u8]) -> Result<Vec<StoredTemplate>, String> {
     pool(&json(text)?)?.into_iter().map(kept).collect()
 }
 
 fn json(text: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(text).map_err(|error| format!("it is no JSON: {error}"))
+    serde_json::from_slice(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
 fn document(root: &Value) -> Result<&Value, String> {
     root.get("DOCUMENT").ok_or_else(|| "it has no DOCUMENT".to_owned())
 }
 
-/// An empty pool has no list at all.
+/// An empty pool has no list.
 fn pool(root: &Value) -> Result<Vec<&Value>, String> {
     let pool = root.get("DOCUMENT_POOL").ok_or("it has no DOCUMENT_POOL")?;
     Ok(match pool.get("DOCUMENT") {
@@ -124,7 +124,7 @@ fn role(role: &Value) -> Result<Role, String> {
     Ok(Role {
         name: text(role, "name"),
         state: RoleState::from_number(maybe(role, "state")?.unwrap_or_default()),
-        // OneFlow lets itself be scaled below nothing.
+        // OneFlow allows negative cardinalities.
         cardinality: u32::try_from(maybe::<i64>(role, "cardinality")?.unwrap_or_default()).unwrap_or(0),
         min_vms: maybe(role, "min_vms")?,
         max_vms: maybe(role, "max_vms")?,
@@ -150,8 +150,8 @@ fn log_entry(entry: &Value) -> Result<LogEntry, String> {
     })
 }
 
-fn kept(document: &Value) -> Result<KeptTemplate, String> {
-    Ok(KeptTemplate {
+fn kept(document: &Value) -> Result<StoredTemplate, String> {
+    Ok(StoredTemplate {
         id: number(document, "ID")?,
         name: text(document, "NAME"),
         owner: owner(document)?,
@@ -191,5 +191,5 @@ fn maybe<N: TryFrom<i64>>(object: &Value, key: &str) -> Result<Option<N>, String
         other => other.as_i64(),
     };
     let number = number.and_then(|number| N::try_from(number).ok());
-    number.map(Some).ok_or_else(|| format!("{key} is {value}, and should be a number"))
+    number.map(Some).ok_or_else(|| format!("{key} is {value} instead of a number"))
 }

@@ -1,4 +1,4 @@
-//! The numbers of OneFlow and their names.
+//! State numbers of OneFlow with their names.
 
 use crate::state::numbered;
 
@@ -28,17 +28,17 @@ impl ServiceState {
         self.name().is_some_and(|name| name.starts_with("FAILED_"))
     }
 
-    /// OneFlow scales in no other state.
+    /// OneFlow scales only in this state.
     pub fn can_scale(self) -> bool {
         self == ServiceState::Running
     }
 
-    /// Whether a plain delete is taken; else only a recover that deletes helps.
+    /// Whether a plain delete is possible; otherwise only a recover with delete works.
     pub fn can_undeploy(self) -> bool {
         matches!(self, ServiceState::Running | ServiceState::Warning | ServiceState::Undeploying | ServiceState::Hold)
     }
 
-    /// On the way away, or gone.
+    /// Being deleted, or deleted.
     pub fn is_leaving(self) -> bool {
         matches!(
             self,
@@ -52,7 +52,7 @@ impl ServiceState {
 }
 
 numbered! {
-    /// As those of services, but for HOLD.
+    /// Same as those of services, except for HOLD.
     RoleState {
         0 Pending "PENDING",
         1 Deploying "DEPLOYING",

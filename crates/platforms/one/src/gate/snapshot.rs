@@ -1,4 +1,4 @@
-//! What OneGate answers, as data. Ids and states come as text from some routes and as numbers from others; both are taken.
+//! Responses of OneGate. Ids and states are text in some routes and numbers in others.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use serde_json::{Map, Value};
 
 use super::GateError;
 
-/// A VM as it was when it was asked for.
+/// A VM at the time of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VmSnapshot {
     pub id: u32,
     pub name: String,
-    /// `None`: the route does not tell.
+    /// `None` if the route omits it.
     pub state: Option<u32>,
     pub lcm_state: Option<u32>,
-    /// Of its USER_TEMPLATE. One that is not text is told as JSON; of repeated ones the last counts.
+    /// Attributes of its USER_TEMPLATE. Values other than text are JSON; the last of repeated ones counts.
     pub attributes: BTreeMap<String, String>,
-    /// In the order of the VM's interfaces, those of aliases at the end.
+    /// In the order of the VM's interfaces; aliases come last.
     pub nics: Vec<Nic>,
 }
 
 impl VmSnapshot {
-    /// An attribute that is empty is not said.
+    /// Empty values count as absent.
     pub fn attribute(&self, key: &str) -> Option<&str> {
         self.attributes.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -32,7 +32,7 @@ impl VmSnapshot {
     }
 }
 
-/// An interface. What is empty is not said.
+/// A network interface. Empty values count as absent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Nic {
     pub name: Option<String>,
@@ -42,7 +42,7 @@ pub struct Nic {
     pub ip6_link: Option<String>,
     pub network: Option<String>,
     pub mac: Option<String>,
-    /// Of an alias: the interface it belongs to.
+    /// For an alias: the name of its interface.
     pub parent: Option<String>,
     pub external: bool,
     pub external_ip: Option<String>,
@@ -52,7 +52,7 @@ pub struct Nic {
 pub struct ServiceSnapshot {
     pub id: u32,
     pub name: String,
-    /// A number of OneFlow.
+    /// State number of OneFlow.
     pub state: u32,
     pub roles: Vec<RoleSnapshot>,
 }
@@ -73,20 +73,20 @@ pub struct RoleSnapshot {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSnapshot {
-    /// The id of the VM.
+    /// Id of the VM.
     pub deploy_id: u32,
-    /// Versions before 5.12 said it.
+    /// Only versions before 5.12 report it.
     pub running: Option<bool>,
     pub vm: Option<VmSnapshot>,
 }
 
-/// The body of `GET /vm` and `GET /vms/ID`.
+/// Parses the body of `GET /vm` and `GET /vms/ID`.
 pub fn parse_vm(body: &[u8]) -> Result<VmSnapshot, GateError> {
     let root: Value = json(body)?;
     vm(root.get("VM").ok_or_else(|| missing("VM"))?)
 }
 
-/// The body of `GET /service`, extended or not.
+/// Parses the body of `GET /service`, extended or not.
 pub fn parse_service(body: &[u8]) -> Result<ServiceSnapshot, GateError> {
     let root: Value = json(body)?;
     let service = root.get("SERVICE").ok_or_else(|| missing("SERVICE"))?;
@@ -102,7 +102,7 @@ pub fn parse_service(body: &[u8]) -> Result<ServiceSnapshot, GateError> {
 fn role(role: &Value) -> Result<RoleSnapshot, GateError> {
     Ok(RoleSnapshot {
         name: text(role, "name")?,
-        // OneFlow lets itself be scaled below nothing.
+        // OneFlow allows negative cardinalities.
         cardinality: number(role, "cardinality").unwrap_or(0),
         state: number(role, "state").unwrap_or(0),
         nodes: list(role.get("nodes")).into_iter().map(node).collect::<Result<_, _>>()?,
@@ -139,7 +139,7 @@ fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
-        // An attribute without a value is an empty object to the server that turns XML into JSON.
+        // The JSON of an empty attribute is an empty object.
         Value::Object(object) if object.is_empty() => String::new(),
         Value::Array(values) if values.iter().all(|value| !value.is_object()) => {
             values.last().map(as_text).unwrap_or_default()
@@ -165,14 +165,14 @@ fn nic(nic: &Value) -> Nic {
 }
 
 fn json(body: &[u8]) -> Result<Value, GateError> {
-    serde_json::from_slice(body).map_err(|error| GateError::NotUnderstood(format!("it is no JSON: {error}")))
+    serde_json::from_slice(body).map_err(|error| GateError::InvalidResponse(format!("it is not JSON: {error}")))
 }
 
 fn missing(key: &str) -> GateError {
-    GateError::NotUnderstood(format!("it has no {key}"))
+    GateError::InvalidResponse(format!("it has no {key}"))
 }
 
-/// One element may stand for a list of one.
+/// A list of one element may be the element itself.
 fn list(value: Option<&Value>) -> Vec<&Value> {
     match value {
         Some(Value::Array(values)) => values.iter().collect(),
@@ -193,7 +193,7 @@ fn number(object: &Value, key: &str) -> Result<u32, GateError> {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    number.ok_or_else(|| GateError::NotUnderstood(format!("{key} is {value}, and should be a number")))
+    number.ok_or_else(|| GateError::InvalidResponse(format!("{key} is {value} instead of a number")))
 }
 
 #[cfg(test)]
@@ -213,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_makes_no_sense_says_what_is_wrong() {
+    fn an_invalid_response_is_rejected_with_a_reason() {
         for (body, expected) in [
-            ("Not authorized", "it is no JSON"),
+            ("Not authorized", "it is not JSON"),
             ("{}", "it has no VM"),
             (r#"{"VM":{"NAME":"a"}}"#, "it has no ID"),
-            (r#"{"VM":{"NAME":"a","ID":"x"}}"#, "ID is \"x\", and should be a number"),
+            (r#"{"VM":{"NAME":"a","ID":"x"}}"#, "ID is \"x\" instead of a number"),
         ] {
             let said = parse_vm(body.as_bytes()).unwrap_err().to_string();
             assert!(said.contains(expected), "{said}");

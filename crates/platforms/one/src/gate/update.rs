@@ -1,21 +1,21 @@
-//! What is sent to change attributes of a VM, pure.
+//! Bodies of attribute updates. Pure.
 //!
-//! OneGate rewrites what it gets before oned sees it: it puts quotes around what follows an equals sign, and closes them at
-//! every comma, bracket and backslash. Lines of `KEY=VALUE` survive that as long as values have none of these. Where one has,
-//! the whole update goes as XML in which everything that could be rewritten is a character reference: oned takes both, and
-//! OneGate finds nothing to rewrite. Lines are preferred because OneFlow notices `READY=YES` in them at once, and in XML only
-//! when it looks the next time.
+//! OneGate rewrites the body before it reaches oned: it puts quotes around the text after an equals sign, and closes them at
+//! every comma, bracket and backslash. Lines of `KEY=VALUE` survive this if the values contain none of these characters.
+//! Otherwise the whole update is XML with character references for all affected characters: oned accepts both, and OneGate
+//! has nothing to rewrite. Lines are preferred because OneFlow notices `READY=YES` in them at once, and in XML only at its
+//! next poll.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// oned keeps an attribute of any length; this is what one update may carry.
-pub const LONGEST_UPDATE_BYTES: usize = 256 << 10;
+/// Maximum size of an update. oned has no limit for attributes.
+pub const MAX_UPDATE_BYTES: usize = 256 << 10;
 
-/// What OneGate does not let a VM change.
+/// Attributes that OneGate protects.
 const RESTRICTED: [&str; 3] = ["SCHED_REQUIREMENTS", "SERVICE_ID", "ROLE_NAME"];
 
-/// The body of one PUT for all of them, or everything that is wrong with them.
+/// Body of one PUT with all attributes, or all problems.
 pub fn render_update(attributes: &BTreeMap<String, String>) -> Result<String, Vec<String>> {
     let problems: Vec<String> = attributes.iter().filter_map(|(key, value)| problem(key, value)).collect();
     if !problems.is_empty() {
@@ -25,13 +25,13 @@ pub fn render_update(attributes: &BTreeMap<String, String>) -> Result<String, Ve
         true => attributes.iter().fold(String::new(), |body, (key, value)| body + key + "=" + value + "\n"),
         false => as_xml(attributes),
     };
-    match body.len() <= LONGEST_UPDATE_BYTES {
+    match body.len() <= MAX_UPDATE_BYTES {
         true => Ok(body),
-        false => Err(vec![format!("the update has {} bytes, more than {LONGEST_UPDATE_BYTES}", body.len())]),
+        false => Err(vec![format!("the update has {} bytes, more than {MAX_UPDATE_BYTES}", body.len())]),
     }
 }
 
-/// Letters, digits and underscores: what oned takes as the name of an attribute, and XML as that of an element.
+/// Names that both oned and XML accept: letters, digits and underscores.
 pub(super) fn is_key(key: &str) -> bool {
     key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::template::{Template, Value};
 
-    /// What oned gets of a body: a model of the rewriting that is told above.
+    /// The body that oned receives: a model of OneGate's rewriting.
     fn rewritten(body: &str) -> String {
         let characters: Vec<char> = body.chars().collect();
         let mut out = String::new();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_cannot_be_sent_is_told_at_once() {
+    fn all_invalid_values_are_reported_at_once() {
         let problems = update(&[("A B", "x"), ("C", "two\nlines"), ("role_name", "x"), ("", "x"), ("D", "ok")]);
         let expected = [
             "\"\" is not the name of an attribute",
@@ -174,7 +174,7 @@ mod tests {
             "a VM may not change its role_name",
         ];
         assert_eq!(problems, Err(expected.map(str::to_owned).to_vec()));
-        let long = "x".repeat(LONGEST_UPDATE_BYTES);
+        let long = "x".repeat(MAX_UPDATE_BYTES);
         assert_eq!(update(&[("A", &long)]).unwrap_err().len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Templates as text, in the grammar of oned: `KEY = "v"` and `KEY = [ A = "x", B = "y" ]`.
+//! Text form of templates, with the grammar of oned: `KEY = "v"` and `KEY = [ A = "x", B = "y" ]`.
 
 use super::{Template, TemplateError, Value};
 
@@ -9,7 +9,7 @@ pub(super) fn write(template: &Template) -> String {
         out.push('=');
         match value {
             Value::Text(text) => quote_into(&mut out, text),
-            // Brackets with nothing between them are an error for oned.
+            // oned rejects empty brackets.
             Value::Vector(pairs) if pairs.is_empty() => quote_into(&mut out, ""),
             Value::Vector(pairs) => {
                 out.push_str("[ ");
@@ -91,7 +91,7 @@ impl Reading<'_> {
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
         if end == 0 {
             let found = self.rest.chars().next().map(String::from).unwrap_or("the end".to_owned());
-            return self.fail(format!("the name of an attribute should be here, not {found:?}"));
+            return self.fail(format!("expected the name of an attribute, found {found:?}"));
         }
         let name = self.rest[..end].to_owned();
         self.advance(end);
@@ -124,12 +124,12 @@ impl Reading<'_> {
                     self.advance(1);
                     return Ok(pairs);
                 }
-                _ => return self.fail("a list of pairs needs a comma or its closing bracket here".to_owned()),
+                _ => return self.fail("expected a comma or a closing bracket".to_owned()),
             }
         }
     }
 
-    /// In quotes, or a word up to the next blank; nothing at all is an empty text.
+    /// A quoted text, or a word up to the next space; may be empty.
     fn value(&mut self) -> Result<String, TemplateError> {
         if self.rest.starts_with('"') {
             return self.quoted();
@@ -156,7 +156,7 @@ impl Reading<'_> {
                 _ => text.push(c),
             }
         }
-        self.fail("quotes are opened here and never closed".to_owned())
+        self.fail("a quote is not closed".to_owned())
     }
 }
 
@@ -213,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_where() {
+    fn parse_errors_have_a_position() {
         for (text, expected) in [
             ("A=\"x\"\nB", "line 2: there is no = after B"),
-            ("NAME=\"x\nCPU=[", "line 1: quotes are opened here and never closed"),
-            ("A=[", "line 1: the name of an attribute should be here, not \"the end\""),
-            ("A=[B=\"c\" D=\"e\"]", "line 1: a list of pairs needs a comma or its closing bracket here"),
+            ("NAME=\"x\nCPU=[", "line 1: a quote is not closed"),
+            ("A=[", "line 1: expected the name of an attribute, found \"the end\""),
+            ("A=[B=\"c\" D=\"e\"]", "line 1: expected a comma or a closing bracket"),
             ("FOO=bar baz\n", "line 1: there is no = after baz"),
         ] {
             assert_eq!(Template::parse(text).unwrap_err().to_string(), expected);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_told_at_once() {
+    fn all_invalid_attributes_are_reported_at_once() {
         let template = Template::new().with("A B", "x").with("C", [("1D", "a\u{1}b")]).with("E", "fine\n");
         let expected = [
             "\"A B\" is not the name of an attribute: letters, digits and _ only",

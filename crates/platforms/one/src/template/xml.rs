@@ -1,4 +1,4 @@
-//! Templates as XML.
+//! XML form of templates.
 
 use super::{Template, Value};
 use crate::xml::{Element, escape_into};

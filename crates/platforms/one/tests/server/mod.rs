@@ -1,6 +1,6 @@
-//! A server on loopback that gives the answers it was told, one after the other, and keeps what it was asked.
+//! A server on loopback that returns scripted responses in order, and records the requests.
 
-// Each test binary uses a part of it.
+// Each test binary uses only some functions.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,10 +34,10 @@ impl Asked {
     }
 }
 
-/// No status of HTTP.
+/// An invalid HTTP status.
 const SILENCE: u16 = 0;
 
-struct Told {
+struct Scripted {
     status: u16,
     body: String,
     close: bool,
@@ -46,7 +46,7 @@ struct Told {
 pub struct Server {
     scheme: &'static str,
     port: u16,
-    answers: Arc<Mutex<VecDeque<Told>>>,
+    answers: Arc<Mutex<VecDeque<Scripted>>>,
     asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Asked>>,
     connections: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
@@ -57,7 +57,7 @@ impl Server {
         Server::start_with("http", None).await
     }
 
-    /// Shows this certificate.
+    /// Uses this certificate.
     pub async fn start_tls(config: ServerConfig) -> Server {
         Server::start_with("https", Some(TlsAcceptor::from(Arc::new(config)))).await
     }
@@ -65,7 +65,7 @@ impl Server {
     async fn start_with(scheme: &'static str, tls: Option<TlsAcceptor>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answers: Arc<Mutex<VecDeque<Told>>> = Arc::default();
+        let answers: Arc<Mutex<VecDeque<Scripted>>> = Arc::default();
         let connections = Arc::new(AtomicUsize::new(0));
         let (tell, asked) = mpsc::unbounded_channel();
         let serving = tokio::spawn(serve(listener, tls, answers.clone(), tell, connections.clone()));
@@ -76,20 +76,20 @@ impl Server {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
-    pub fn answer(&self, status: u16, body: impl Into<String>) {
-        self.answers.lock().unwrap().push_back(Told { status, body: body.into(), close: false });
+    pub fn respond(&self, status: u16, body: impl Into<String>) {
+        self.answers.lock().unwrap().push_back(Scripted { status, body: body.into(), close: false });
     }
 
-    pub fn answer_and_close(&self, status: u16, body: impl Into<String>) {
-        self.answers.lock().unwrap().push_back(Told { status, body: body.into(), close: true });
+    pub fn respond_and_close(&self, status: u16, body: impl Into<String>) {
+        self.answers.lock().unwrap().push_back(Scripted { status, body: body.into(), close: true });
     }
 
-    /// The next request is never answered.
+    /// The server never responds to the next request.
     pub fn stay_silent(&self) {
-        self.answers.lock().unwrap().push_back(Told { status: SILENCE, body: String::new(), close: false });
+        self.answers.lock().unwrap().push_back(Scripted { status: SILENCE, body: String::new(), close: false });
     }
 
-    /// The next request that was not yet looked at.
+    /// The next recorded request.
     pub async fn asked(&self) -> Asked {
         self.asked.lock().await.recv().await.unwrap()
     }
@@ -108,7 +108,7 @@ impl Drop for Server {
 async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    answers: Arc<Mutex<VecDeque<Told>>>,
+    answers: Arc<Mutex<VecDeque<Scripted>>>,
     tell: mpsc::UnboundedSender<Asked>,
     connections: Arc<AtomicUsize>,
 ) {
@@ -133,7 +133,7 @@ async fn serve(
 
 async fn respond(
     request: Request<Incoming>,
-    answers: Arc<Mutex<VecDeque<Told>>>,
+    answers: Arc<Mutex<VecDeque<Scripted>>>,
     tell: mpsc::UnboundedSender<Asked>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let line = format!("{} {}", request.method(), request.uri());
@@ -141,14 +141,14 @@ async fn respond(
     let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let _ = tell.send(Asked { line, headers, body: String::from_utf8(body.to_vec()).unwrap() });
-    let told = answers.lock().unwrap().pop_front();
-    let told = told.unwrap_or(Told { status: 599, body: "nothing was told".into(), close: false });
-    if told.status == SILENCE {
+    let scripted = answers.lock().unwrap().pop_front();
+    let scripted = scripted.unwrap_or(Scripted { status: 599, body: "no response was scripted".into(), close: false });
+    if scripted.status == SILENCE {
         std::future::pending::<()>().await;
     }
-    let mut response = Response::builder().status(told.status);
-    if told.close {
+    let mut response = Response::builder().status(scripted.status);
+    if scripted.close {
         response = response.header("connection", "close");
     }
-    Ok(response.body(Full::new(Bytes::from(told.body))).unwrap())
+    Ok(response.body(Full::new(Bytes::from(scripted.body))).unwrap())
 }

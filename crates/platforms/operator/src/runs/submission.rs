@@ -1,23 +1,23 @@
-//! From what a `FederationRun` names to what is sent: the app, its values, and the mark by which the run is known again.
+//! Converts a `FederationRun` to a submission: the app, its values, and the mark that identifies the run.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use trellis_kube::render::Problem;
+use trellis_diagnostic::Diagnostic;
 use trellis_kube::run::check::{ROUNDS, text};
 use trellis_kube::run::{ConfigMapApp, FederationRun};
-use trellis_train::submit::{Given, Place, Request, ServerAppChoice, Source, Submission, prepare};
+use trellis_train::submit::{Given, Location, Request, ServerAppChoice, Source, Submission, prepare};
 use trellis_wire::fab::RUN_MARK;
 
-/// Why nothing can be sent.
+/// Why a run cannot be submitted.
 #[derive(Debug)]
 pub enum Unsent {
-    /// Not until the resource, or what it names, is another.
-    Unfit(Vec<Problem>),
-    /// Not now.
+    /// Only a change of the resource, or of what it refers to, helps.
+    Unfit(Vec<Diagnostic>),
+    /// A retry may help.
     Later(String),
 }
 
-/// What is sent for one try. `nodes`: how many a native training waits for where nobody says it.
+/// The submission of one attempt. `nodes`: the number of nodes that a native training waits for by default.
 pub async fn submission(
     client: &Client,
     run: &FederationRun,
@@ -33,7 +33,8 @@ pub async fn submission(
     let mut values: Vec<Given> = config.collect();
     values.extend(run.spec.rounds.map(|rounds| given("spec.rounds".to_owned(), ROUNDS[0], rounds.to_string())));
     values.push(given(RUN_MARK.to_owned(), RUN_MARK, mark.to_owned()));
-    let request = Request { source, given: values, defaults: Default::default(), place: Place::There { nodes } };
+    let request =
+        Request { source, given: values, defaults: Default::default(), location: Location::SuperLink { nodes } };
     prepare(request).map_err(|problems| Unsent::Unfit(problems.into_iter().map(problem).collect()))
 }
 
@@ -93,14 +94,14 @@ async fn bundle(client: &Client, namespace: &str, named: &ConfigMapApp) -> Resul
 }
 
 fn wrong(place: &str, what: String, to_do: String) -> Unsent {
-    Unsent::Unfit(vec![Problem { place: place.to_owned(), what, to_do }])
+    Unsent::Unfit(vec![Diagnostic::error(place.to_owned(), what, to_do)])
 }
 
-fn unfit(place: &str, error: trellis_train::settings::Problem) -> Unsent {
+fn unfit(place: &str, error: Diagnostic) -> Unsent {
     wrong(place, error.what, error.advice)
 }
 
-fn problem(error: trellis_train::settings::Problem) -> Problem {
+fn problem(error: Diagnostic) -> Diagnostic {
     let place = if error.place.is_empty() { "spec".to_owned() } else { error.place };
-    Problem { place, what: error.what, to_do: error.advice }
+    Diagnostic { place, ..error }
 }

@@ -1,4 +1,5 @@
-//! Makes nodes known to a SuperLink that takes known ones only, and has it forget those that left. Each step may be repeated.
+//! Registers node keys at SuperLinks that admit known nodes only, and removes those of deleted nodes. Each step is
+//! idempotent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,41 +9,41 @@ use trellis_client::{Error as CallError, SuperLink};
 use trellis_kube::federation::Federation;
 use trellis_kube::object::Identity;
 use trellis_kube::status::Condition;
-use trellis_kube::trust::{SecretWanted, Seen};
+use trellis_kube::trust::{DesiredSecret, Seen};
 
 use super::Error;
-use super::kept::{Kept, Written};
+use super::secrets::{SecretStore, Written};
 use crate::cache;
 use crate::context::{Context, Findings};
 
 pub const ENROLLED: &str = "NodesEnrolled";
-/// What SuperLinks say of a key that they know, in every release.
+/// Message of SuperLinks about a key that is registered already, in every release.
 const KNOWN: &str = "already in use";
-/// Of a node that was taken away, in a list of nodes.
+/// Status of a removed node in a list of nodes.
 const GONE: &str = "unregistered";
-/// How often it is looked at whether a SuperLink still knows its nodes.
+/// Interval of checks whether a SuperLink still knows its nodes.
 const LOOK: Duration = Duration::from_secs(60);
-/// After a try that came to nothing: the way to a SuperLink that has just become ready may open a moment later.
+/// Retry interval: a SuperLink that has just become ready may not be reachable yet.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// The keys of a federation's nodes.
+/// Node keys of a federation.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
-    /// Public halves (PEM), and what they are called.
+    /// Public keys (PEM) with their names.
     pub known: BTreeMap<String, String>,
     pub left: Vec<Left>,
-    /// Secrets that go when what is in them is forgotten.
+    /// Secrets to delete once their keys are removed from the SuperLink.
     pub abandoned: Vec<String>,
     /// Keys that cannot be read; their nodes cannot join.
     pub damaged: Vec<String>,
 }
 
-/// A key whose node is no more.
+/// A key of a deleted node.
 #[derive(Debug, Clone)]
 pub struct Left {
     pub secret: String,
     pub entry: String,
-    /// `None`: nobody can have used it.
+    /// `None`: the key is damaged, so no node can have used it.
     pub public: Option<String>,
 }
 
@@ -52,16 +53,16 @@ impl Keys {
     }
 }
 
-/// In a pass of the operator: as soon as the SuperLink is there, and again from time to time, because one that lost its state must
-/// be told anew.
-pub async fn in_pass(context: &Context, federation: &Federation, seen: &cache::Seen, keys: &Keys) -> Findings {
+/// Runs in a reconcile as soon as the SuperLink is available, and requeue_after at intervals, because a SuperLink that lost its
+/// state must learn the keys again.
+pub async fn in_reconcile(context: &Context, federation: &Federation, seen: &cache::Seen, keys: &Keys) -> Findings {
     let mut findings = Findings::default();
     if keys.is_empty() {
         return findings;
     }
-    findings.again = Some(LOOK);
+    findings.requeue_after = Some(LOOK);
     if !federation.spec.security.node_auth {
-        // A SuperLink that takes every node knows no keys, and there is nothing to tell it.
+        // A SuperLink that admits every node has no registered keys.
         if let Err(error) = forget(&context.client, federation, keys).await {
             let message = format!("what nodes that left had cannot be taken away: {}", error.words());
             findings.conditions.push(Condition::new(ENROLLED, false, "SecretsUnavailable", message));
@@ -72,36 +73,36 @@ pub async fn in_pass(context: &Context, federation: &Federation, seen: &cache::S
     let place = Identity { api_version, kind: "StatefulSet".to_owned(), name: federation.superlink_name() };
     let ready = seen.objects.get(&place).and_then(|workload| workload.0["status"]["readyReplicas"].as_i64());
     if ready.unwrap_or(0) < 1 {
-        let message = "nodes are made known as soon as the SuperLink is ready";
+        let message = "nodes are registered as soon as the SuperLink is ready";
         findings.conditions.push(Condition::new(ENROLLED, false, "WaitingForSuperLink", message));
         return findings;
     }
-    let told = match context.settings.reach.superlink(&context.client, federation).await {
+    let condition = match context.settings.reach.superlink(&context.client, federation).await {
         Ok(reached) => {
             enrol(&context.client, federation, &reached.superlink, keys).await.map_err(|error| error.words())
         }
         Err(error) => Err(error.to_string()),
     };
     let failed = |why: String| {
-        let message = format!("nodes cannot be made known to the SuperLink: {why}");
+        let message = format!("nodes cannot be registered at the SuperLink: {why}");
         Condition::new(ENROLLED, false, "SuperLinkUnreachable", message)
     };
-    let told = told.unwrap_or_else(failed);
-    if told.holds != Some(true) {
-        findings.again = Some(TRY_AGAIN);
+    let condition = condition.unwrap_or_else(failed);
+    if condition.holds != Some(true) {
+        findings.requeue_after = Some(TRY_AGAIN);
     }
-    findings.conditions.push(told);
+    findings.conditions.push(condition);
     findings
 }
 
-/// Tells the SuperLink, and then takes away keys of nodes that left. What could not be told is told at the next try.
+/// Registers keys at the SuperLink, then deletes keys of deleted nodes. Failures are retried.
 pub async fn enrol(
     client: &Client,
     federation: &Federation,
     superlink: &SuperLink,
     keys: &Keys,
 ) -> Result<Condition, Error> {
-    match tell(superlink, keys).await {
+    match register_keys(superlink, keys).await {
         Ok(()) => {}
         Err(error) => {
             let message = format!("the SuperLink does not take the keys of its nodes: {error}");
@@ -112,13 +113,13 @@ pub async fn enrol(
     Ok(match keys.damaged.as_slice() {
         [] => Condition::new(ENROLLED, true, "Enrolled", format!("the SuperLink knows {} nodes", keys.known.len())),
         damaged => {
-            let message = format!("cannot be read: {}; delete the entry, and a new key is made", damaged.join(", "));
+            let message = format!("cannot be read: {}; delete the entry, and a new key is created", damaged.join(", "));
             Condition::new(ENROLLED, false, "KeyUnusable", message)
         }
     })
 }
 
-async fn tell(superlink: &SuperLink, keys: &Keys) -> Result<(), CallError> {
+async fn register_keys(superlink: &SuperLink, keys: &Keys) -> Result<(), CallError> {
     let listed = superlink.list_nodes().await?;
     let present: BTreeMap<String, u64> = listed
         .iter()
@@ -139,9 +140,9 @@ async fn tell(superlink: &SuperLink, keys: &Keys) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Takes keys of nodes that left out of their Secrets.
+/// Removes keys of deleted nodes from their Secrets.
 async fn forget(client: &Client, federation: &Federation, keys: &Keys) -> Result<(), Error> {
-    let kept = Kept::new(client, federation);
+    let kept = SecretStore::new(client, federation);
     for name in &keys.abandoned {
         kept.delete(name).await?;
     }
@@ -152,7 +153,7 @@ async fn forget(client: &Client, federation: &Federation, keys: &Keys) -> Result
         let gone = |entry: &String| keys.left.iter().any(|left| left.secret == *name && left.entry == *entry);
         let entries = present.entries.iter().filter(|(entry, _)| !gone(entry));
         let entries = entries.map(|(entry, bytes)| (entry.clone(), bytes.clone())).collect();
-        let wanted = SecretWanted { name: name.clone(), entries, annotations: BTreeMap::new() };
+        let wanted = DesiredSecret { name: name.clone(), entries, annotations: BTreeMap::new() };
         let mut seen = Seen { secrets: BTreeMap::from([(name.clone(), present)]), ..Seen::default() };
         if let Written::Contended = kept.write(&wanted, &mut seen).await? {
             return Err(Error::Contended(name.clone()));

@@ -1,4 +1,4 @@
-//! Keys of nodes: which Secrets they are in, and which of them a SuperLink is to know or to forget.
+//! Node keys: the Secrets that contain them, and which of them a SuperLink must know.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::path::Path;
 use serde_json::Value;
 use trellis_client::NodeKey;
 use trellis_kube::federation::Federation;
-use trellis_kube::trust::secret::{BUNDLE, Entries, SecretSeen};
-use trellis_kube::trust::{SecretWanted, Seen, bundle_name, nodes, sites};
+use trellis_kube::trust::secret::{BUNDLE, Entries, ObservedSecret};
+use trellis_kube::trust::{DesiredSecret, Seen, bundle_name, nodes, sites};
 
 use super::enrol::{Keys, Left};
-use super::{Asked, Error};
+use super::{Error, Input};
 
-/// Keys of the pools' nodes, where there are to be some.
+/// Secrets with the keys of pools, if nodes have keys.
 pub fn pools(
-    asked: &Asked<'_>,
+    input: &Input<'_>,
     live: &BTreeMap<String, i32>,
     seen: &Seen,
     keys: &mut Keys,
-) -> Result<Vec<SecretWanted>, Error> {
-    let mut wanted = Vec::new();
-    for pool in nodes::keys(asked.federation, asked.sizes, live, &seen.secrets) {
+) -> Result<Vec<DesiredSecret>, Error> {
+    let mut desired = Vec::new();
+    for pool in nodes::keys(input.federation, input.sizes, live, &seen.secrets) {
         let mut entries = seen.secrets.get(&pool.secret).map(|secret| secret.entries.clone()).unwrap_or_default();
         for pod in &pool.to_make {
             entries.insert(pod.clone(), draw(pod)?.into_bytes());
@@ -32,20 +32,20 @@ pub fn pools(
             left(&pool.secret, pod, &entries, keys);
         }
         if !pool.to_make.is_empty() {
-            wanted.push(SecretWanted { name: pool.secret, entries, annotations: BTreeMap::new() });
+            desired.push(DesiredSecret { name: pool.secret, entries, annotations: BTreeMap::new() });
         }
     }
-    Ok(wanted)
+    Ok(desired)
 }
 
-/// What machines of each site are given, and what is told of it.
-pub fn sites(asked: &Asked<'_>, seen: &Seen, keys: &mut Keys) -> Result<(Vec<SecretWanted>, Vec<Value>), Error> {
-    let federation = asked.federation;
+/// Secrets for the machines of each site, and the status of the sites.
+pub fn sites(input: &Input<'_>, seen: &Seen, keys: &mut Keys) -> Result<(Vec<DesiredSecret>, Vec<Value>), Error> {
+    let federation = input.federation;
     let bundle = seen.secrets.get(&bundle_name(federation)).and_then(|secret| secret.text(BUNDLE));
     let found = sites::address(federation, seen.service.as_ref());
-    let (mut wanted, mut told) = (Vec::new(), Vec::new());
+    let (mut desired, mut statuses) = (Vec::new(), Vec::new());
     for site in &federation.spec.sites {
-        told.push(sites::told(federation, site, &found));
+        statuses.push(sites::status(federation, site, &found));
         let Ok(address) = &found else { continue };
         let name = sites::secret_name(federation, &site.name);
         let present = seen.secrets.get(&name);
@@ -59,7 +59,7 @@ pub fn sites(asked: &Asked<'_>, seen: &Seen, keys: &mut Keys) -> Result<(Vec<Sec
         let mut entries = sites::bundle(site, address, bundle, &of_site);
         for (key, text) in &of_site {
             let is_wanted = entries.contains_key(key);
-            // Of a node that left: it stays until the SuperLink has forgotten it.
+            // The key of a deleted node stays until the SuperLink has removed it.
             entries.entry(key.clone()).or_insert_with(|| text.clone().into_bytes());
             match is_wanted {
                 true => known(&name, key, &entries, keys),
@@ -67,16 +67,16 @@ pub fn sites(asked: &Asked<'_>, seen: &Seen, keys: &mut Keys) -> Result<(Vec<Sec
             }
         }
         if present.is_none_or(|secret| secret.entries != entries) {
-            wanted.push(SecretWanted { name, entries, annotations: BTreeMap::new() });
+            desired.push(DesiredSecret { name, entries, annotations: BTreeMap::new() });
         }
     }
-    Ok((wanted, told))
+    Ok((desired, statuses))
 }
 
-/// Secrets of pools and sites that are no more.
+/// Secrets of deleted pools and sites.
 pub fn abandoned(federation: &Federation, seen: &Seen, keys: &mut Keys) {
     for name in nodes::abandoned(federation, &seen.secrets) {
-        let entries = seen.secrets.get(&name).map(|secret: &SecretSeen| secret.entries.clone()).unwrap_or_default();
+        let entries = seen.secrets.get(&name).map(|secret: &ObservedSecret| secret.entries.clone()).unwrap_or_default();
         entries
             .keys()
             .filter(|entry| public(entry, &entries).is_some())

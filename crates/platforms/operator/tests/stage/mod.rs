@@ -218,7 +218,7 @@ impl Stage {
         found.map(|object| serde_json::to_value(object).expect("JSON"))
     }
 
-    /// Waits until it looks like that.
+    /// Waits until it pod_checks like that.
     pub fn until<T>(&self, what: &str, mut look: impl FnMut(&Value) -> Option<T>) -> T {
         let start = Instant::now();
         let mut last = None;
@@ -265,7 +265,7 @@ impl Stage {
         })
     }
 
-    /// Versions of all objects of the namespace that the operator looks after, and of the federations.
+    /// Versions of all objects of the namespace that the operator pod_checks after, and of the federations.
     pub fn versions(&self) -> Vec<(String, String)> {
         let kinds = "statefulsets,daemonsets,services,poddisruptionbudgets,networkpolicies,federations";
         let (good, text) = self.kubectl(&["get", kinds, "-o", "json"]);

@@ -10,8 +10,8 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use trellis_kube::crd;
 use trellis_kube::federation::Federation;
-use trellis_kube::trust::SecretSeen;
-use trellis_operator::trust::{Asked, Error, Outcome, bring_about};
+use trellis_kube::trust::ObservedSecret;
+use trellis_operator::trust::{Error, Input, Outcome, ensure};
 use trellis_testing::kube::{ControlPlane, Parts, shared};
 
 pub struct Ward {
@@ -26,7 +26,7 @@ pub fn now() -> i64 {
 }
 
 impl Ward {
-    /// A federation named `ward`. `None`: there is no control plane on this machine.
+    /// A federation named `ward`. `None`: no control plane is installed on this machine.
     pub async fn new(name: &str, spec: Value) -> Option<Ward> {
         let plane = shared(Parts::ApiServer)?;
         static DEFINED: OnceLock<()> = OnceLock::new();
@@ -73,11 +73,11 @@ impl Ward {
         Federation::read(&resource).expect("readable")
     }
 
-    /// What an operator that starts now does.
+    /// The outcome of an operator that starts now.
     pub async fn try_pass(&self, now: i64) -> Result<Outcome, Error> {
         let federation = self.federation();
         let sizes = BTreeMap::new();
-        bring_about(&Asked { client: &self.client, federation: &federation, sizes: &sizes, now }).await
+        ensure(&Input { client: &self.client, federation: &federation, sizes: &sizes, now }).await
     }
 
     pub async fn pass(&self, now: i64) -> Outcome {
@@ -88,9 +88,9 @@ impl Ward {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub async fn secret(&self, name: &str) -> Option<SecretSeen> {
+    pub async fn secret(&self, name: &str) -> Option<ObservedSecret> {
         let found = self.secrets().get_opt(name).await.expect("an answer")?;
-        Some(SecretSeen::read(&serde_json::to_value(found).expect("JSON")))
+        Some(ObservedSecret::read(&serde_json::to_value(found).expect("JSON")))
     }
 
     pub async fn text(&self, secret: &str, entry: &str) -> String {

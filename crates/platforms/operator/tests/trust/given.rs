@@ -1,4 +1,4 @@
-//! Certificates that others bring: a Secret, and cert-manager.
+//! Certificates of users: a Secret, and cert-manager.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ async fn a_secret_is_checked_and_its_changes_are_noticed() {
     let Some(ward) = Ward::new("given", spec(|spec| spec["security"] = tls)).await else { return };
     let outcome = ward.pass(now()).await;
     assert_eq!(condition(&outcome).1, "SecretMissing");
-    assert!(outcome.again.is_some_and(|again| again.as_secs() <= 60), "it is looked at again soon");
+    assert!(outcome.requeue_after.is_some_and(|again| again.as_secs() <= 60), "it is checked again soon");
 
     let mut wrong = made(&["ward-superlink"]);
     wrong.insert("tls.key".to_owned(), made(&["ward-superlink"])["tls.key"].clone());
@@ -54,7 +54,7 @@ async fn a_secret_is_checked_and_its_changes_are_noticed() {
 }
 
 #[tokio::test]
-async fn cert_manager_is_asked_awaited_and_missed() {
+async fn cert_manager_may_be_missing_pending_or_ready() {
     let issuer = json!({"name": "ca", "kind": "Issuer"});
     let tls = json!({"tls": {"mode": "certManager", "issuerRef": issuer}});
     let Some(ward) = Ward::new("cert-manager", spec(|spec| spec["security"] = tls)).await else { return };
@@ -70,7 +70,7 @@ async fn cert_manager_is_asked_awaited_and_missed() {
     assert_eq!(asked["metadata"]["ownerReferences"][0]["kind"], "Federation");
     let version = asked["metadata"]["resourceVersion"].clone();
 
-    // As cert-manager would.
+    // As cert-manager does.
     let names: Vec<&str> = ["dnsNames", "ipAddresses"]
         .iter()
         .flat_map(|field| asked["spec"][field].as_array().expect("a list"))
@@ -80,6 +80,6 @@ async fn cert_manager_is_asked_awaited_and_missed() {
     let outcome = ward.pass(now()).await;
     assert_eq!(condition(&outcome).1, "Checked");
     assert_eq!(outcome.trust.expect("trust").server_secret, "ward-superlink-issued");
-    let again: serde_json::Value = serde_json::from_str(&ward.plane.get(&path)).expect("JSON");
-    assert_eq!(again["metadata"]["resourceVersion"], version, "it is asked once");
+    let requeue_after: serde_json::Value = serde_json::from_str(&ward.plane.get(&path)).expect("JSON");
+    assert_eq!(requeue_after["metadata"]["resourceVersion"], version, "it is requested once");
 }

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
-use trellis_client::{Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{Security, SuperLink, Target, Timeouts, Trust};
 use trellis_kube::federation::Federation;
 use trellis_operator::trust::enrol::enrol;
-use trellis_operator::trust::{Asked, Outcome, bring_about};
+use trellis_operator::trust::{Input, Outcome, ensure};
 use trellis_testing::ports::free_port;
 use trellis_wire::call::WhoAmI;
 use trellis_wire::token::Token;
@@ -94,7 +94,7 @@ async fn called(ward: &Ward, served: &Served) -> SuperLink {
     let security = Security::Tls(Trust::bundle(&bundle).expect("a bundle"));
     let token = Some(Token::parse(&ward.text("ward-admin", "token").await).expect("a token"));
     let target = Target { host: "localhost".to_owned(), port: served.port, security, token };
-    SuperLink::new(target).with_patience(Patience { retries: Vec::new(), ..Patience::default() })
+    SuperLink::new(target).with_timeouts(Timeouts { retries: Vec::new(), ..Timeouts::default() })
 }
 
 async fn ready(ward: &Ward, served: &mut Served) -> SuperLink {
@@ -115,8 +115,8 @@ async fn ready(ward: &Ward, served: &mut Served) -> SuperLink {
 
 async fn sized(ward: &Ward, federation: &Federation, size: i32) -> Outcome {
     let sizes = BTreeMap::from([("cpu".to_owned(), size)]);
-    let asked = Asked { client: &ward.client, federation, sizes: &sizes, now: now() };
-    bring_about(&asked).await.expect("a pass")
+    let asked = Input { client: &ward.client, federation, sizes: &sizes, now: now() };
+    ensure(&asked).await.expect("a pass")
 }
 
 async fn known(superlink: &SuperLink) -> usize {

@@ -6,11 +6,11 @@ use crate::fleet::refusal::{Kind, Refusal};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppError {
-    /// Somebody stopped the run, or it is somebody else's now. There is nothing left to do for it.
+    /// The run was stopped, or belongs to another ServerApp.
     #[error("{endpoint} has ended the run ({call}): {why}")]
     RunOver { endpoint: String, call: &'static str, why: String },
 
-    /// What answers there is not the SuperLink that was meant.
+    /// The endpoint is not the expected SuperLink.
     #[error("{endpoint} cannot be used: {why}")]
     Misdirected { endpoint: String, why: String },
 
@@ -19,7 +19,7 @@ pub enum AppError {
     Refused { endpoint: String, call: &'static str, why: String },
 }
 
-/// What a try ended with.
+/// The result of one attempt.
 pub(super) enum Failure {
     /// It may work later.
     Away(String),

@@ -1,4 +1,4 @@
-//! The calls of a ServerApp: where each is found.
+//! The calls of a ServerApp and their paths.
 
 use crate::fleet::rpc::{About, Rpc};
 

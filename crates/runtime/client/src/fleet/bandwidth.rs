@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What may go at once after a pause, as the time that it counts for.
+/// The burst after a pause, as the time that it costs.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Bytes are let through up to now and then some: who takes too many waits until they are paid for.
+/// A token bucket in time: callers that take too many bytes wait until the debt is paid.
 #[derive(Debug)]
 struct Bucket {
     bytes_per_s: f64,
-    /// When everything taken so far is paid for.
+    /// When the debt is paid.
     paid_at: Option<Instant>,
 }
 
@@ -19,7 +19,7 @@ impl Bucket {
         Bucket { bytes_per_s: bytes_per_s.max(1) as f64, paid_at: None }
     }
 
-    /// Takes bytes at `now`; they may go after the wait that is returned.
+    /// Takes bytes at `now`; returns the wait before they may be sent.
     fn take(&mut self, now: Instant, bytes: usize) -> Duration {
         let full_since = now.checked_sub(BURST).unwrap_or(now);
         let from = self.paid_at.map_or(full_since, |paid_at| paid_at.max(full_since));
@@ -38,7 +38,7 @@ impl Throttle {
         Throttle(Mutex::new(Bucket::new(bytes_per_s)))
     }
 
-    /// Takes bytes now; they may go after the wait that is returned.
+    /// Takes bytes now; returns the wait before they may be sent.
     pub fn take(&self, bytes: usize) -> Duration {
         let now = tokio::time::Instant::now().into_std();
         self.0.lock().expect("no panic while counting").take(now, bytes)
@@ -55,9 +55,9 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut bucket = Bucket::new(1000);
         for (now_ms, bytes, expected_ms) in [
-            (1000, 100, 0),     // what was saved up
-            (1000, 100, 100),   // nothing is left
-            (1000, 200, 300),   // behind those before it
+            (1000, 100, 0),     // within the burst
+            (1000, 100, 100),   // the burst is used up
+            (1000, 200, 300),   // after the debt of earlier bytes
             (1200, 100, 200),   // later it waits less
             (9000, 100, 0),     // a long pause saves no more than a short one
             (9000, 1000, 1000), // more than fits into a burst

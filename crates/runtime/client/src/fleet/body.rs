@@ -1,5 +1,5 @@
-//! The bytes of a call on their way: a question in pieces, an answer into one buffer. No more than one copy is made of what
-//! comes, and none of what goes.
+//! The bodies of a call: sends a request in pieces, reads a response into one buffer. Copies received bytes once, sent bytes
+//! never.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,11 +15,11 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::bandwidth::Throttle;
-use super::error::Trouble;
+use super::error::Failure;
 
-/// What goes is cut into pieces of this size, so that its progress can be seen, and slowed down.
+/// Requests are sent in pieces of this size, to observe progress and to limit bandwidth.
 const PIECE_BYTES: usize = 16 << 10;
-/// Room made for an answer because it says that it is so long. A longer one gets the rest when it comes.
+/// Limit of the buffer that a response's stated length reserves. The buffer of a longer one grows.
 const RESERVED_BYTES: usize = 8 << 20;
 
 /// When something moved last.
@@ -43,12 +43,12 @@ impl Pulse {
         self.began + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
     }
 
-    /// The outcome of the work, unless nothing moves for as long as `limit`.
+    /// The result of the work, unless there is no progress for `limit`.
     pub async fn watch<T>(
         &self,
         limit: Duration,
-        work: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         tokio::pin!(work);
         loop {
             let deadline = self.last() + limit;
@@ -56,7 +56,7 @@ impl Pulse {
                 outcome = &mut work => return outcome,
                 () = tokio::time::sleep_until(deadline) => {
                     if self.last() + limit <= deadline {
-                        return Err(Trouble::Silent(limit));
+                        return Err(Failure::Silent(limit));
                     }
                 }
             }
@@ -71,7 +71,7 @@ pub(super) struct Outgoing {
     pub content: Bytes,
     pub throttle: Option<Arc<Throttle>>,
     pub pulse: Pulse,
-    /// The next piece goes then.
+    /// When the next piece may be sent.
     due: Option<Pin<Box<Sleep>>>,
 }
 
@@ -113,20 +113,20 @@ impl Body for Outgoing {
     }
 }
 
-/// How an answer is taken in.
+/// How a response is read.
 pub(super) struct Intake<'a> {
-    pub most_bytes: usize,
+    pub max_bytes: usize,
     pub throttle: Option<&'a Throttle>,
     pub pulse: &'a Pulse,
 }
 
 impl Intake<'_> {
-    /// Reads a body to its end. `expected` tells from the first bytes how many there will be.
+    /// Reads a body to its end. `expected` computes the total length from the first bytes.
     pub async fn read(
         &self,
         mut body: Incoming,
         expected: impl Fn(&[u8]) -> Option<usize>,
-    ) -> Result<(Bytes, Option<HeaderMap>), Trouble> {
+    ) -> Result<(Bytes, Option<HeaderMap>), Failure> {
         let (mut all, mut trailers) = (BytesMut::new(), None);
         while let Some(frame) = body.frame().await {
             self.pulse.beat();
@@ -137,8 +137,8 @@ impl Intake<'_> {
                     continue;
                 }
             };
-            if all.len() + data.len() > self.most_bytes {
-                return Err(Trouble::TooLong(format!("the answer is longer than {} bytes", self.most_bytes)));
+            if all.len() + data.len() > self.max_bytes {
+                return Err(Failure::TooLong(format!("the answer is longer than {} bytes", self.max_bytes)));
             }
             if all.is_empty() {
                 all.reserve(expected(&data).unwrap_or(0).clamp(data.len(), RESERVED_BYTES.max(data.len())));
@@ -198,8 +198,8 @@ mod tests {
         };
         assert_eq!(pulse.watch(limit, moving).await.unwrap(), 7);
         let began = Instant::now();
-        let outcome = pulse.watch(limit, std::future::pending::<Result<(), Trouble>>()).await;
-        assert!(matches!(outcome, Err(Trouble::Silent(_))), "{outcome:?}");
+        let outcome = pulse.watch(limit, std::future::pending::<Result<(), Failure>>()).await;
+        assert!(matches!(outcome, Err(Failure::Silent(_))), "{outcome:?}");
         assert_eq!(began.elapsed().as_secs(), 60);
     }
 }

@@ -1,4 +1,4 @@
-//! Why a call of a node has no good answer. Each kind asks something else of the node; what it does then is not known here.
+//! Errors of a node's calls, by what the node can do about them.
 
 use std::io;
 use std::time::Duration;
@@ -17,12 +17,12 @@ pub enum FleetError {
     #[error("{endpoint} has ended the run ({call}): {why}")]
     RunOver { endpoint: String, call: &'static str, why: String },
 
-    /// The SuperLink does not know this node or its key, or not as one that is present.
+    /// The SuperLink does not know this node or its key, or considers it offline.
     #[error("{endpoint} does not know this node ({call}): {why}")]
     NotKnown { endpoint: String, call: &'static str, remedy: Remedy, why: String },
 
-    /// What answers there is not the SuperLink that was meant, or not in the way that was meant. Somebody must change an
-    /// address, a certificate or a setting, here or there.
+    /// The endpoint is not the expected SuperLink, or not in the expected way. An operator must change an address, a certificate
+    /// or a setting.
     #[error("{endpoint} cannot be used: {why}")]
     Misdirected { endpoint: String, call: &'static str, why: String },
 
@@ -31,25 +31,25 @@ pub enum FleetError {
     Refused { endpoint: String, call: &'static str, is_fault: bool, why: String },
 }
 
-/// What makes a node known again.
+/// How the node becomes known again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// The node activates itself again, and keeps the id that it is given then.
+    /// Activate again, and use the returned id.
     Activate,
-    /// The key is not known: the node registers it, where it may, or somebody does. Then it activates itself.
+    /// The key is unknown: the node registers it if it may, otherwise an operator does. Then activate.
     Register,
-    /// The SuperLink believes that the node is present: another process has the key, or this one died lately. After at most
-    /// two heartbeat intervals without a heartbeat the node can activate itself.
+    /// The SuperLink considers the node online: another process has the key, or this one was restarted. After at most two
+    /// heartbeat intervals without a heartbeat the node can activate.
     Wait,
-    /// One of the two before: the SuperLink (Flower 1.36 and later) does not say which. A registration tells: where it
-    /// succeeds the key was not known, where the key is in use there is nothing but to wait.
+    /// One of the two before; Flower 1.36 and later do not say which. A registration decides: if it succeeds, the key was
+    /// unknown; if the key is in use, wait.
     RegisterOrWait,
-    /// The node can do nothing: the key must be registered by somebody, or this machine's clock or key is wrong.
+    /// The node can do nothing: an operator must register the key, or correct this machine's clock or key.
     Person,
 }
 
 impl FleetError {
-    /// Whether the same call may succeed later, without anything being changed by anybody.
+    /// Whether the same call may succeed later without a change by an operator.
     pub fn may_pass(&self) -> bool {
         matches!(self, FleetError::Unreachable { .. } | FleetError::Refused { is_fault: true, .. })
     }
@@ -57,54 +57,54 @@ impl FleetError {
 
 /// Why there is no answer at all.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum Failure {
     Connection(Error),
     /// The connection broke.
-    Hungup(String),
-    /// Nothing moved for this long.
+    Disconnected(String),
+    /// No progress for this long.
     Silent(Duration),
-    /// What came is no answer.
+    /// The response is invalid.
     Strange(String),
     /// A message is longer than can be.
     TooLong(String),
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Connection(error)
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Connection(error)
     }
 }
 
-impl From<hyper::Error> for Trouble {
-    fn from(error: hyper::Error) -> Trouble {
+impl From<hyper::Error> for Failure {
+    fn from(error: hyper::Error) -> Failure {
         match error.is_parse() {
-            true => Trouble::Strange(format!("its answer is no HTTP: {}", chain(&error))),
-            false => Trouble::Hungup(chain(&error)),
+            true => Failure::Strange(format!("its answer is not HTTP: {}", chain(&error))),
+            false => Failure::Disconnected(chain(&error)),
         }
     }
 }
 
-impl Trouble {
+impl Failure {
     fn describe(&self) -> String {
         match self {
-            Trouble::Connection(Error::Distrusted { why, .. }) => format!("it is not trusted: {why}"),
-            Trouble::Connection(Error::NotTls { .. }) => "it does not answer with TLS".to_owned(),
-            Trouble::Connection(error) => chain(error),
-            Trouble::Hungup(why) => format!("the connection broke: {why}"),
-            Trouble::Silent(limit) => format!("no answer within {} s", limit.as_secs_f64()),
-            Trouble::Strange(what) | Trouble::TooLong(what) => what.clone(),
+            Failure::Connection(Error::Distrusted { why, .. }) => format!("it is not trusted: {why}"),
+            Failure::Connection(Error::NotTls { .. }) => "it does not answer with TLS".to_owned(),
+            Failure::Connection(error) => chain(error),
+            Failure::Disconnected(why) => format!("the connection broke: {why}"),
+            Failure::Silent(limit) => format!("no answer within {} s", limit.as_secs_f64()),
+            Failure::Strange(what) | Failure::TooLong(what) => what.clone(),
         }
     }
 
-    /// What it means for the node.
+    /// Its meaning for the node.
     pub fn to_error(&self, endpoint: String, call: &'static str) -> FleetError {
         let why = self.describe();
         match self {
-            Trouble::TooLong(_) => FleetError::Refused { endpoint, call, is_fault: false, why },
-            Trouble::Strange(_) | Trouble::Connection(Error::Distrusted { .. } | Error::NotTls { .. }) => {
+            Failure::TooLong(_) => FleetError::Refused { endpoint, call, is_fault: false, why },
+            Failure::Strange(_) | Failure::Connection(Error::Distrusted { .. } | Error::NotTls { .. }) => {
                 FleetError::Misdirected { endpoint, call, why }
             }
-            Trouble::Connection(Error::Tls { source, .. }) if is_disagreement(source) => {
+            Failure::Connection(Error::Tls { source, .. }) if is_disagreement(source) => {
                 FleetError::Misdirected { endpoint, call, why }
             }
             _ => FleetError::Unreachable { endpoint, call, why },
@@ -112,7 +112,7 @@ impl Trouble {
     }
 }
 
-/// Whether the other side speaks none of the protocols that were offered.
+/// Whether the peer supports none of the offered protocols.
 fn is_disagreement(error: &io::Error) -> bool {
     matches!(tls_cause(error), Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)))
 }
@@ -123,7 +123,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let told = error.to_string();
-        // Some errors tell their cause themselves.
+        // Some errors include their cause already.
         if !text.ends_with(&told) {
             text.push_str(": ");
             text.push_str(&told);

@@ -10,8 +10,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::oneshot;
 
 use super::body::{Intake, Outgoing};
-use super::error::Trouble;
-use super::overhear::{Heard, Overheard};
+use super::detect::{Detected, Inspected};
+use super::error::Failure;
 use super::refusal::{Refusal, percent_decoded};
 use super::{FleetOptions, Question, Reply};
 use crate::connect::Stream;
@@ -28,13 +28,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Begins to speak HTTP/2. What the other side speaks comes through the receiver.
+    /// Starts HTTP/2. The receiver gets the protocol that the peer uses.
     pub async fn open(
         target: &Target,
         options: &FleetOptions,
         stream: Box<dyn Stream>,
-    ) -> Result<(Line, oneshot::Receiver<Heard>), Trouble> {
-        let (stream, heard) = Overheard::new(stream);
+    ) -> Result<(Line, oneshot::Receiver<Detected>), Failure> {
+        let (stream, detected) = Inspected::new(stream);
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -42,14 +42,14 @@ impl Line {
             .keep_alive_timeout(options.keepalive_timeout)
             .keep_alive_while_idle(true);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        // It ends when the last sender is dropped, or with an error that the calls are told.
+        // Ends when the last sender is dropped, or with an error that the calls get, too.
         tokio::spawn(connection);
         let scheme = match target.security {
             Security::Plaintext => Scheme::HTTP,
             Security::Tls(_) => Scheme::HTTPS,
         };
         let authority = target.endpoint().parse().unwrap_or(Authority::from_static("superlink"));
-        Ok((Line { sender, scheme, authority }, heard))
+        Ok((Line { sender, scheme, authority }, detected))
     }
 
     pub fn is_closed(&self) -> bool {
@@ -57,7 +57,7 @@ impl Line {
     }
 
     /// Makes a call.
-    pub async fn ask(&self, question: &Question<'_>, proof: HeaderMap) -> Result<Reply, Trouble> {
+    pub async fn ask(&self, question: &Question<'_>, proof: HeaderMap) -> Result<Reply, Failure> {
         let request = self.request(question, proof)?;
         let mut sender = self.sender.clone();
         sender.ready().await?;
@@ -65,7 +65,7 @@ impl Line {
         read(response, &question.intake()).await
     }
 
-    fn request(&self, question: &Question<'_>, mut headers: HeaderMap) -> Result<Request<Outgoing>, Trouble> {
+    fn request(&self, question: &Question<'_>, mut headers: HeaderMap) -> Result<Request<Outgoing>, Failure> {
         let head = prefixed(&question.head, question.content.len())?;
         let mut request = Request::new(question.outgoing(head));
         *request.method_mut() = Method::POST;
@@ -81,9 +81,9 @@ impl Line {
     }
 }
 
-fn prefixed(head: &[u8], content_bytes: usize) -> Result<Bytes, Trouble> {
+fn prefixed(head: &[u8], content_bytes: usize) -> Result<Bytes, Failure> {
     let length = u32::try_from(head.len() + content_bytes)
-        .map_err(|_| Trouble::TooLong("it is longer than a gRPC message can be".to_owned()))?;
+        .map_err(|_| Failure::TooLong("it is longer than a gRPC message can be".to_owned()))?;
     let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + head.len());
     bytes.put_u8(0);
     bytes.put_u32(length);
@@ -97,7 +97,7 @@ fn announced(bytes: &[u8]) -> Option<usize> {
     usize::try_from(u32::from_be_bytes(*length)).ok()?.checked_add(PREFIX_BYTES)
 }
 
-async fn read(response: Response<hyper::body::Incoming>, intake: &Intake<'_>) -> Result<Reply, Trouble> {
+async fn read(response: Response<hyper::body::Incoming>, intake: &Intake<'_>) -> Result<Reply, Failure> {
     let (head, body) = response.into_parts();
     let is_grpc = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     if !is_grpc {
@@ -114,12 +114,12 @@ async fn read(response: Response<hyper::body::Incoming>, intake: &Intake<'_>) ->
         return Ok(Reply::Refused(refusal));
     }
     if !trailers.contains_key("grpc-status") && !head.headers.contains_key("grpc-status") {
-        return Err(Trouble::Hungup("the answer was cut off".to_owned()));
+        return Err(Failure::Disconnected("the answer was cut off".to_owned()));
     }
     unprefixed(bytes).map(Reply::Message)
 }
 
-/// What the status says, unless it says that all is well, or there is none.
+/// The error of the status, unless it is OK or missing.
 fn refused(headers: &HeaderMap) -> Option<Refusal> {
     let status = headers.get("grpc-status")?;
     let code = status.to_str().ok().and_then(|code| code.parse().ok()).unwrap_or(u16::MAX);
@@ -128,8 +128,8 @@ fn refused(headers: &HeaderMap) -> Option<Refusal> {
 }
 
 /// The one message in the bytes.
-fn unprefixed(mut bytes: Bytes) -> Result<Bytes, Trouble> {
-    let strange = |what: &str| Err(Trouble::Strange(format!("an answer came that {what}")));
+fn unprefixed(mut bytes: Bytes) -> Result<Bytes, Failure> {
+    let strange = |what: &str| Err(Failure::Strange(format!("an answer came that {what}")));
     match announced(&bytes) {
         None => strange("has no message"),
         Some(_) if bytes[0] != 0 => strange("is compressed"),
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn framing() {
         assert_eq!(prefixed(b"ab", 3).unwrap().as_ref(), b"\0\0\0\0\x05ab");
-        assert!(matches!(prefixed(b"a", u32::MAX as usize), Err(Trouble::TooLong(_))));
+        assert!(matches!(prefixed(b"a", u32::MAX as usize), Err(Failure::TooLong(_))));
         for (bytes, expected) in [
             (&b"\0\0\0\0\x02ab"[..], Ok(&b"ab"[..])),
             (b"\0\0\0\0\0", Ok(b"")),
@@ -159,7 +159,7 @@ mod tests {
             (b"\0\0\0\0\x01ab", Err("an answer came that is not one message")),
         ] {
             let read = match unprefixed(Bytes::from_static(bytes)) {
-                Err(Trouble::Strange(what)) => Err(what),
+                Err(Failure::Strange(what)) => Err(what),
                 other => Ok(other.unwrap()),
             };
             assert_eq!(read.as_deref().map_err(String::as_str), expected);

@@ -1,5 +1,5 @@
-//! Calls as protobuf over HTTP/1.1, as Flower 1.40 and later have it. A connection carries one call at a time, so there are as
-//! many as there are calls at once, and some are kept for the next ones.
+//! Calls as protobuf over HTTP/1.1, as in Flower 1.40 and later. A connection has one call at a time, so concurrent calls use a
+//! pool of connections.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::{Intake, Outgoing};
-use super::error::Trouble;
+use super::error::Failure;
 use super::refusal::Refusal;
 use super::{FleetOptions, Question, Reply};
 use crate::Target;
 use crate::connect::{HTTP_1, Stream, connect};
 use crate::error::Error;
 
-/// A connection that was idle for longer is not used again: uvicorn, under official SuperLinks, closes it after 5 s.
+/// A connection that was idle for longer is not used again: uvicorn, the server of official SuperLinks, closes it after 5 s.
 const KEPT: Duration = Duration::from_secs(4);
 const KEPT_CONNECTIONS: usize = 8;
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/protobuf");
@@ -38,22 +38,21 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Begins with a connection on which nothing was said yet.
-    pub async fn with(stream: Box<dyn Stream>) -> Result<Pool, Trouble> {
+    /// Starts with an unused connection.
+    pub async fn with(stream: Box<dyn Stream>) -> Result<Pool, Failure> {
         let pool = Pool::default();
         pool.put_back(begin(stream).await?);
         Ok(pool)
     }
 
-    /// Makes a call. A kept connection may be closed by the other side in the very moment in which it is used, so then the
-    /// call goes over a new one.
+    /// Makes a call. The peer may close an idle connection at the moment of its use, so then the call is repeated on a new one.
     pub async fn ask(
         &self,
         target: &Target,
         options: &FleetOptions,
         question: &Question<'_>,
         proof: HeaderMap,
-    ) -> Result<Reply, Trouble> {
+    ) -> Result<Reply, Failure> {
         if let Some(mut sender) = self.take()
             && sender.ready().await.is_ok()
         {
@@ -68,7 +67,7 @@ impl Pool {
         self.read(sender, response, &question.intake()).await
     }
 
-    async fn read(&self, sender: Sender, response: Response<Incoming>, intake: &Intake<'_>) -> Result<Reply, Trouble> {
+    async fn read(&self, sender: Sender, response: Response<Incoming>, intake: &Intake<'_>) -> Result<Reply, Failure> {
         let (head, body) = response.into_parts();
         let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
         let (bytes, _) = intake.read(body, |_| length).await?;
@@ -79,7 +78,7 @@ impl Pool {
         let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         if !kind.starts_with(PROTOBUF.as_bytes()) {
             let kind = String::from_utf8_lossy(kind);
-            return Err(Trouble::Strange(format!("an answer of the type {kind:?} came: this is no SuperLink")));
+            return Err(Failure::Strange(format!("an answer of the type {kind:?} came: this is no SuperLink")));
         }
         Ok(Reply::Message(bytes))
     }
@@ -104,16 +103,16 @@ fn drop_old(idle: &mut Vec<Idle>) {
     idle.retain(|one| one.since.elapsed() < KEPT && !one.sender.is_closed());
 }
 
-async fn fresh(target: &Target, options: &FleetOptions) -> Result<Sender, Trouble> {
+async fn fresh(target: &Target, options: &FleetOptions) -> Result<Sender, Failure> {
     let limit = options.connect_timeout;
     let too_slow = |_| Error::TooSlow { endpoint: target.endpoint(), step: "accept a connection", limit };
     let connected = tokio::time::timeout(limit, connect(target, &[HTTP_1])).await.map_err(too_slow)??;
     begin(connected.stream).await
 }
 
-async fn begin(stream: Box<dyn Stream>) -> Result<Sender, Trouble> {
+async fn begin(stream: Box<dyn Stream>) -> Result<Sender, Failure> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends when the sender is dropped, or with an error that the call is told.
+    // Ends when the sender is dropped, or with an error that the call gets, too.
     tokio::spawn(connection);
     Ok(sender)
 }

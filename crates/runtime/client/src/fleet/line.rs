@@ -1,18 +1,18 @@
-//! The way to a SuperLink, over whichever transport it speaks: found out, kept while it works, and found anew after it broke.
+//! The line to a SuperLink: detects its transport, keeps the line while it works, and detects again after a failure.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::HeaderMap;
 
-use super::error::Trouble;
-use super::overhear::Heard;
+use super::detect::Detected;
+use super::error::Failure;
 use super::{FleetOptions, Question, Reply, Transport, grpc, http};
 use crate::connect::{HTTP_1, HTTP_2, connect, speaks_tls};
 use crate::error::Error;
 use crate::{Security, Target};
 
-/// To find out whether TLS is what the other side expects.
+/// To detect whether the peer expects TLS.
 const SECOND_LOOK: Duration = Duration::from_secs(3);
 
 /// A way that works.
@@ -32,19 +32,19 @@ impl Line {
     fn is_closed(&self) -> bool {
         match self {
             Line::Grpc(line) => line.is_closed(),
-            // Its connections come and go.
+            // Connections of the pool come and go.
             Line::Http(_) => false,
         }
     }
 }
 
-/// The line that is used now, and what is needed to make the next one.
+/// The current line, and the settings for the next one.
 pub(crate) struct Lines {
     pub target: Target,
     pub options: FleetOptions,
     current: Mutex<Option<Arc<Line>>>,
     found: Mutex<Option<Transport>>,
-    /// Held by whoever makes a line: the others wait for that one.
+    /// Held while a line is created: concurrent calls wait for it.
     making: tokio::sync::Mutex<()>,
 }
 
@@ -55,10 +55,10 @@ impl Lines {
 
     /// The transport that was found last.
     pub fn transport(&self) -> Option<Transport> {
-        *self.found.lock().expect("no panic while looking")
+        *self.found.lock().expect("the lock is not poisoned")
     }
 
-    async fn line(&self) -> Result<Arc<Line>, Trouble> {
+    async fn line(&self) -> Result<Arc<Line>, Failure> {
         if let Some(line) = self.working() {
             return Ok(line);
         }
@@ -69,28 +69,28 @@ impl Lines {
         let limit = self.options.connect_timeout;
         let too_slow = |_| Error::TooSlow { endpoint: self.target.endpoint(), step: "accept a connection", limit };
         let line = Arc::new(tokio::time::timeout(limit, self.make()).await.map_err(too_slow)??);
-        *self.current.lock().expect("no panic while looking") = Some(Arc::clone(&line));
-        *self.found.lock().expect("no panic while looking") = Some(line.transport());
+        *self.current.lock().expect("the lock is not poisoned") = Some(Arc::clone(&line));
+        *self.found.lock().expect("the lock is not poisoned") = Some(line.transport());
         Ok(line)
     }
 
     fn working(&self) -> Option<Arc<Line>> {
-        self.current.lock().expect("no panic while looking").clone().filter(|line| !line.is_closed())
+        self.current.lock().expect("the lock is not poisoned").clone().filter(|line| !line.is_closed())
     }
 
-    /// This line does not work: calls to come use another. Those that are under way find out by themselves.
+    /// Drops a broken line: later calls use a new one. Calls in progress fail by themselves.
     fn give_up(&self, line: &Arc<Line>) {
-        let mut current = self.current.lock().expect("no panic while looking");
+        let mut current = self.current.lock().expect("the lock is not poisoned");
         current.take_if(|current| Arc::ptr_eq(current, line));
     }
 
-    /// Asks once. A line that gave no answer is not used again. `proof` gives the headers that prove who asks.
+    /// Makes a call once. A line without an answer is dropped. `proof` has the headers that authenticate the node.
     pub async fn reply(
         &self,
         question: &Question<'_>,
         silence: Duration,
         proof: impl FnOnce(Transport) -> HeaderMap,
-    ) -> Result<Reply, Trouble> {
+    ) -> Result<Reply, Failure> {
         let line = self.line().await?;
         let proof = proof(line.transport());
         question.pulse.beat();
@@ -101,21 +101,21 @@ impl Lines {
                 }
                 Ok(reply)
             }
-            Err(trouble) => {
+            Err(failure) => {
                 self.give_up(&line);
-                Err(self.explain(trouble).await)
+                Err(self.explain(failure).await)
             }
         }
     }
 
-    async fn ask(&self, line: &Line, question: &Question<'_>, proof: HeaderMap) -> Result<Reply, Trouble> {
+    async fn ask(&self, line: &Line, question: &Question<'_>, proof: HeaderMap) -> Result<Reply, Failure> {
         match line {
             Line::Grpc(line) => line.ask(question, proof).await,
             Line::Http(pool) => pool.ask(&self.target, &self.options, question, proof).await,
         }
     }
 
-    async fn make(&self) -> Result<Line, Trouble> {
+    async fn make(&self) -> Result<Line, Failure> {
         let protocols: &[&[u8]] = match self.options.transport {
             Some(Transport::Http) => return Ok(Line::Http(http::Pool::default())),
             Some(Transport::Grpc) => &[HTTP_2],
@@ -127,24 +127,24 @@ impl Lines {
         if is_tls && may_be_http && connected.protocol.as_deref() != Some(HTTP_2) {
             return http::Pool::with(connected.stream).await.map(Line::Http);
         }
-        let (line, heard) = grpc::Line::open(&self.target, &self.options, connected.stream).await?;
-        match heard.await.unwrap_or(Heard::Nothing) {
-            Heard::Http2 => Ok(Line::Grpc(line)),
-            Heard::Http1 if may_be_http => Ok(Line::Http(http::Pool::default())),
-            Heard::Http1 => Err(Trouble::Strange("it speaks HTTP/1.1 and not gRPC".to_owned())),
-            Heard::Tls => Err(wants_tls()),
-            Heard::Nothing if self.wants_tls().await => Err(wants_tls()),
-            Heard::Nothing => Err(Trouble::Hungup("it hung up at once".to_owned())),
-            Heard::Other => Err(Trouble::Strange("it speaks neither gRPC nor HTTP".to_owned())),
+        let (line, detected) = grpc::Line::open(&self.target, &self.options, connected.stream).await?;
+        match detected.await.unwrap_or(Detected::Nothing) {
+            Detected::Http2 => Ok(Line::Grpc(line)),
+            Detected::Http1 if may_be_http => Ok(Line::Http(http::Pool::default())),
+            Detected::Http1 => Err(Failure::Strange("it speaks HTTP/1.1 and not gRPC".to_owned())),
+            Detected::Tls => Err(wants_tls()),
+            Detected::Nothing if self.wants_tls().await => Err(wants_tls()),
+            Detected::Nothing => Err(Failure::Disconnected("it closed the connection at once".to_owned())),
+            Detected::Other => Err(Failure::Strange("it speaks neither gRPC nor HTTP".to_owned())),
         }
     }
 
     /// Why a line that was good does not work any more.
-    async fn explain(&self, trouble: Trouble) -> Trouble {
-        match trouble {
-            Trouble::Hungup(_) | Trouble::Strange(_) if self.wants_tls().await => wants_tls(),
-            // It was found to speak so, and does no more: next time it is found out anew.
-            Trouble::Strange(what) if self.options.transport.is_none() => Trouble::Hungup(what),
+    async fn explain(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Disconnected(_) | Failure::Strange(_) if self.wants_tls().await => wants_tls(),
+            // The peer no longer has the detected transport: detect it again on the next call.
+            Failure::Strange(what) if self.options.transport.is_none() => Failure::Disconnected(what),
             other => other,
         }
     }
@@ -156,6 +156,6 @@ impl Lines {
     }
 }
 
-fn wants_tls() -> Trouble {
-    Trouble::Strange("it expects TLS, and is called without".to_owned())
+fn wants_tls() -> Failure {
+    Failure::Strange("it expects TLS, but is called without".to_owned())
 }

@@ -1,4 +1,4 @@
-//! What a node shows with every call: its signature, and which Flower it speaks.
+//! The headers of every call of a node: its signature, and its release of Flower.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,11 +12,11 @@ use crate::NodeKey;
 /// A signature is good for 300 s and some. The rest is left for the way, and for clocks that differ.
 const SIGNED_FOR: Duration = Duration::from_secs(10);
 
-/// The newest Flower whose Fleet API is spoken here. SuperLinks of any version serve it; ours shows it in its list of nodes.
+/// The newest release whose Fleet API is used. SuperLinks of any release accept it; ours shows it in its list of nodes.
 const FLOWER_VERSION: &str = trellis_flower::Release::NEWEST_TEXT;
 const COMPONENT: &str = "SuperNode";
 
-/// Signs, but not more often than needed: that is what costs most in a small call.
+/// Caches signatures, which are the main cost of a small call.
 pub(super) struct Proof {
     key: Arc<NodeKey>,
     last: Mutex<Option<Signed>>,
@@ -41,7 +41,7 @@ impl Proof {
         self.key.public_pem()
     }
 
-    /// The headers for a call that is made now.
+    /// The headers of a call at this time.
     pub fn headers(&self, transport: Transport) -> HeaderMap {
         let now = SystemTime::now();
         let mut last = self.last.lock().expect("no panic while signing");
@@ -59,7 +59,7 @@ impl Proof {
 }
 
 /// By the clock of the system, since the SuperLink compares it with its own. After a sleep, or when the clock was set, it is
-/// signed anew.
+/// signed again.
 fn is_fresh(signed_at: SystemTime, now: SystemTime) -> bool {
     now.duration_since(signed_at).is_ok_and(|age| age < SIGNED_FOR)
 }
@@ -72,7 +72,7 @@ impl Signed {
             http.insert(HeaderName::from_static(name), plain.clone());
             match name {
                 "flwr-timestamp" => grpc.insert(HeaderName::from_static(name), plain),
-                // gRPC tells binary metadata by the name, and wants it without padding.
+                // gRPC marks binary metadata by its name, without padding.
                 _ => {
                     let name = HeaderName::try_from(format!("{name}-bin")).expect("a name stays one");
                     grpc.insert(name, HeaderValue::try_from(value.trim_end_matches('=')).expect("base64 is printable"))

@@ -1,26 +1,26 @@
-//! A SuperLink's "no", in the words of either transport, and what it means for a node. Flower's texts and numbers differ
-//! between releases: those up to 1.35 tell everything in the text, later ones have numbers and tell less.
+//! Errors from a SuperLink over either transport, and their meaning for a node. Texts and numbers differ between releases:
+//! those up to 1.35 have everything in the text, later ones have numbers and less text.
 
 use serde::Deserialize;
 
 use super::error::{FleetError, Remedy};
 use super::rpc::{About, Rpc};
 
-/// How much of a strange answer is worth telling.
+/// Characters of an unexpected response in an error.
 const QUOTED_CHARS: usize = 200;
 
 /// Flower's numbers.
 const KEY_IN_USE: u32 = 23;
 const REGISTRATION_DISABLED: u32 = 2001;
 
-/// What both transports can say.
+/// Errors of both transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Not now.
     Busy,
     /// Not to this node, or not for this run.
     Denied,
-    /// Not without a proof of who asks.
+    /// The call lacks a valid signature.
     Unauthenticated,
     /// Not as things are.
     Precondition,
@@ -87,7 +87,7 @@ impl Refusal {
         let kind = match status {
             408 | 429 | 502..=504 => Kind::Busy,
             401 => Kind::Unauthenticated,
-            // What stands between may deny too, and knows nothing of runs.
+            // A proxy may deny as well, without reference to a run.
             403 if number.is_some() => Kind::Denied,
             404 | 405 | 501 if number.is_none() => Kind::NotServed,
             412 => Kind::Precondition,
@@ -122,13 +122,13 @@ impl Refusal {
             (Kind::Precondition, About::Activation) if says("No SuperNode found") => Some(Remedy::Register),
             (Kind::Precondition, About::Activation) if says("could not be activated") => Some(Remedy::Wait),
             (Kind::Precondition, About::Activation) => Some(Remedy::RegisterOrWait),
-            // Releases before 1.36 fail over a node that they do not know.
+            // Releases before 1.36 fail on unknown nodes.
             (Kind::Precondition | Kind::Fault, _) if says("Node ID") && says("not found") => Some(Remedy::Activate),
             _ => None,
         }
     }
 
-    /// What it means for the node.
+    /// Its meaning for the node.
     pub fn into_error(self, endpoint: String, rpc: &Rpc) -> FleetError {
         let call = rpc.name;
         if let Some(remedy) = self.remedy(rpc.about) {
@@ -161,7 +161,7 @@ fn quote(body: &[u8]) -> String {
     }
 }
 
-/// Takes back gRPC's way to put any text into a header.
+/// Decodes the percent-encoding of gRPC headers.
 pub(crate) fn percent_decoded(text: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

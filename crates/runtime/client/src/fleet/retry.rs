@@ -1,11 +1,11 @@
-//! When to try again what did not work. Time and chance are arguments; nothing waits here.
+//! The times of retries. Pure: time and randomness are arguments.
 
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backoff {
-    /// The longest wait is doubled after each try, from `first` up to `cap`. Each wait is a random part of it, so that many
-    /// nodes that lost the same link do not come back at the same moment.
+    /// The maximum wait doubles with each retry, from `first` to `cap`. Each wait is a random fraction of it, so that many nodes
+    /// do not reconnect at the same moment.
     Exponential {
         first: Duration,
         cap: Duration,
@@ -13,7 +13,7 @@ pub enum Backoff {
     Fixed(Duration),
 }
 
-/// The tries after something failed, until it works again.
+/// The retries since the first failure.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     backoff: Backoff,
@@ -24,12 +24,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `max_retries`: tries after the first one that failed; `max_wait`: time since then. `None`: without end.
+    /// `max_retries`: retries after the first failure; `max_wait`: time since then. `None`: unlimited.
     pub fn new(backoff: Backoff, max_retries: Option<u64>, max_wait: Option<Duration>) -> Schedule {
         Schedule { backoff, max_retries, max_wait, retries: 0, failing_since: None }
     }
 
-    /// It failed at `now`. How long to wait before the next try, or `None`: give up. `random` is between 0 and 1.
+    /// Records a failure at `now`. Returns the wait before the next retry, or `None` to give up. `random` is between 0 and 1.
     pub fn next(&mut self, now: Instant, random: f64) -> Option<Duration> {
         let waited = now.saturating_duration_since(*self.failing_since.get_or_insert(now));
         let left = match self.max_wait {
@@ -47,7 +47,7 @@ impl Schedule {
             Backoff::Fixed(wait) => wait,
         };
         self.retries += 1;
-        // The last try is made when the time is up, not given up beforehand.
+        // The last retry happens when the time is up, not before.
         Some(wait.min(left))
     }
 

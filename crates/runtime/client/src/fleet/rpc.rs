@@ -1,4 +1,4 @@
-//! The calls of the Fleet API: what they are called on the wire, and what is known about them here.
+//! The calls of the Fleet API: their names on the wire and their properties.
 
 /// One call.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,12 +9,12 @@ pub(crate) struct Rpc {
     pub about: About,
 }
 
-/// What a call is about, and so what a refusal of it means.
+/// The subject of a call, which decides the meaning of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum About {
-    /// Makes the key known.
+    /// Registers the key.
     Registration,
-    /// Begins the node's presence.
+    /// Activates the node.
     Activation,
     Node,
     /// May be refused because the run is over.

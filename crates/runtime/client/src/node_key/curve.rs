@@ -1,4 +1,4 @@
-//! The three NIST curves that Flower takes: their names and sizes in the formats that keys are written in.
+//! The three NIST curves that Flower supports: names and sizes in the formats of keys.
 
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature::{
@@ -29,7 +29,7 @@ impl Curve {
             .find(|curve| curve.openssh_name().as_bytes() == openssh_name)
     }
 
-    /// What OpenSSH calls a key on this curve.
+    /// The key type of OpenSSH for this curve.
     pub fn openssh_name(self) -> &'static str {
         match self {
             Curve::P256 => "ecdsa-sha2-nistp256",
@@ -38,7 +38,7 @@ impl Curve {
         }
     }
 
-    /// What OpenSSH calls the curve itself.
+    /// OpenSSH's name of the curve.
     pub fn openssh_curve(self) -> &'static str {
         &self.openssh_name()["ecdsa-sha2-".len()..]
     }
@@ -77,7 +77,7 @@ impl Curve {
             Curve::P521 => &P521,
         };
         let algorithm = der(SEQUENCE, &[&EC_PUBLIC_KEY, curve].concat());
-        // A bit string tells first how many bits at its end are not used: none.
+        // A bit string starts with its number of unused bits: none.
         let key = der(BIT_STRING, &[&[0], point].concat());
         der(SEQUENCE, &[algorithm, key].concat())
     }

@@ -1,5 +1,5 @@
-//! Private keys as OpenSSH writes them, which is the only form that official SuperNodes read. No passwords: a SuperNode
-//! has nobody to ask for one.
+//! Private keys in the format of OpenSSH, the only one that official SuperNodes read. Passwords are not supported: a SuperNode
+//! cannot ask for one.
 //!
 //! The container is a list of lengths and bytes: a name, cipher, key derivation, its options, the number of keys, the
 //! public key, and a block with the private key that is padded with 1, 2, 3, ...
@@ -33,13 +33,13 @@ pub enum FormError {
     Encrypted,
     #[error("it is not a key on a NIST curve (P-256, P-384 or P-521)")]
     OtherKind,
-    #[error("it is not an Ed25519 key, as `ssh-keygen -t ed25519` makes one")]
+    #[error("it is not an Ed25519 key of `ssh-keygen -t ed25519`")]
     NotEd25519,
     #[error("it is damaged")]
     Damaged,
 }
 
-/// The file for a key. `check` is any number; it stands twice in the file, to tell a wrong password.
+/// The file of a key. `check` is any number; it occurs twice in the file, to detect a wrong password.
 pub fn write(curve: Curve, point: &[u8], scalar: &[u8], comment: &str, check: u32) -> String {
     let mut private = [check.to_be_bytes(), check.to_be_bytes()].concat();
     private.extend(public_blob(curve, point));
@@ -138,7 +138,7 @@ fn read_private(mut rest: &[u8]) -> Result<(Curve, EcdsaKeyPair), FormError> {
     Ok((curve, pair.map_err(|_| FormError::Damaged)?))
 }
 
-/// The bytes inside the armour, or what the text is instead.
+/// The bytes inside the armour, or the kind of other content.
 fn unwrap(file: &[u8]) -> Result<Vec<u8>, FormError> {
     let text = str::from_utf8(file).map_err(|_| FormError::NotOpenSsh)?.trim();
     let inside = text

@@ -1,4 +1,4 @@
-//! Keys against those of ssh-keygen, and files as they are left behind.
+//! Compatibility with ssh-keygen, and files with problems.
 
 use super::*;
 use aws_lc_rs::signature::{
@@ -42,7 +42,7 @@ fn keys_are_written_byte_for_byte_as_ssh_keygen_does() {
         let scalar: EcPrivateKeyBin = pair.private_key().as_be_bytes().unwrap();
         let base64: String = private.lines().filter(|line| !line.starts_with('-')).collect();
         let bytes = STANDARD.decode(base64).unwrap();
-        // The check number stands right behind the public key and the length of the private block.
+        // The check number follows the public key and the length of the private block.
         let public = openssh::public_blob(curve, pair.public_key().as_ref());
         let at = bytes.windows(public.len()).position(|window| window == public).unwrap() + public.len() + 4;
         let check = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -102,7 +102,7 @@ fn every_byte_of_a_key_counts() {
             if let Some(byte) = changed.get_mut(index) {
                 *byte ^= 0x40;
             }
-            // The comment and what pads it are not looked at; everything else that is read must be as it was.
+            // The comment and its padding are ignored; all other bytes must be unchanged.
             let _ = openssh::read(pem("OPENSSH PRIVATE KEY", &changed, 70).as_bytes()).map(|(_, pair)| {
                 assert!(end > index, "a key that is cut at {index} was read");
                 assert_eq!(STANDARD.encode(pair.public_key().as_ref()), STANDARD.encode(point(&bytes)), "{index}");

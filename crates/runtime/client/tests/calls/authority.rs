@@ -25,7 +25,7 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), certificate }
     }
 
-    /// A file with this authority's certificate, for those who trust it.
+    /// A file with this authority's certificate.
     pub fn bundle(&self, directory: &TempDir) -> PathBuf {
         let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.certificate);
         let path = directory.path().join("ca.pem");
@@ -34,7 +34,7 @@ impl Authority {
         path
     }
 
-    /// A server whose certificate is for these names, and good for these years.
+    /// A server whose certificate has these names and this validity.
     pub fn server(&self, names: &[&str], years: std::ops::Range<i32>) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");

@@ -1,4 +1,4 @@
-//! Calls over real sockets: what is sent, and what is made of every kind of answer.
+//! Calls over real sockets: requests, and the interpretation of every kind of response.
 
 mod authority;
 mod runs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use server::Server;
-use trellis_client::{Error, NodeKey, Patience, Security, SuperLink, Target};
+use trellis_client::{Error, NodeKey, Security, SuperLink, Target, Timeouts};
 use trellis_wire::call::{CreateToken, Done, Join, ListAudit, ListNodes, RevokeNode, WhoAmI};
 use trellis_wire::token::Token;
 
@@ -18,7 +18,7 @@ use trellis_wire::token::Token;
 fn superlink(port: u16, token: Option<&str>) -> SuperLink {
     let token = token.map(|token| Token::parse(token).expect("a token"));
     let target = Target { host: "127.0.0.1".to_owned(), port, security: Security::Plaintext, token };
-    SuperLink::new(target).with_patience(Patience { retries: vec![Duration::ZERO; 3], ..Patience::default() })
+    SuperLink::new(target).with_timeouts(Timeouts { retries: vec![Duration::ZERO; 3], ..Timeouts::default() })
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_refusal_is_told_in_the_servers_words() {
 async fn not_now_is_tried_again_a_few_times() {
     let not_now = (503, r#"{"detail": "the disk is full"}"#);
     let server = Server::answering(&[not_now, not_now, (200, "{}")]).await;
-    let done = superlink(server.port, None).call(&RevokeNode { id: "1".to_owned() }).await.expect("an answer at last");
+    let done = superlink(server.port, None).call(&RevokeNode { id: "1".to_owned() }).await.expect("a response");
     assert_eq!(done, Done {});
     assert_eq!(server.asked().len(), 3);
 
@@ -145,8 +145,8 @@ async fn what_speaks_no_http_is_told_so() {
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
     let server = Server::silent().await;
-    let patience = Patience { answer: Duration::from_millis(50), ..Patience::default() };
-    let error = superlink(server.port, None).with_patience(patience).call(&WhoAmI {}).await.expect_err("silence");
+    let timeouts = Timeouts { answer: Duration::from_millis(50), ..Timeouts::default() };
+    let error = superlink(server.port, None).with_timeouts(timeouts).call(&WhoAmI {}).await.expect_err("silence");
     assert_eq!(error.to_string(), format!("127.0.0.1:{} did not answer within 0.05 s", server.port));
     assert!(error.may_pass());
 }
@@ -161,5 +161,5 @@ async fn nobody_there() {
     let target =
         Target { host: "no-such-host.invalid".to_owned(), port: 1, security: Security::Plaintext, token: None };
     let error = SuperLink::new(target).call(&WhoAmI {}).await.expect_err("no such name");
-    assert_eq!(error.to_string(), "the name no-such-host.invalid cannot be looked up");
+    assert_eq!(error.to_string(), "the name no-such-host.invalid cannot be resolved");
 }

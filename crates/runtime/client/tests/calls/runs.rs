@@ -1,4 +1,4 @@
-//! Runs: Flower's own calls, with protobuf in them, and logs that come piece by piece.
+//! Runs: Flower's own calls with protobuf, and logs in pieces.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use trellis_wire::proto;
 use crate::server::Server;
 use crate::superlink;
 
-/// An answer with these headers and this body, as it goes over the wire.
+/// A response with these headers and this body, as bytes.
 async fn answering(head: &str, body: &[u8]) -> Server {
     let bytes = [format!("HTTP/1.1 {head}\r\n\r\n").as_bytes(), body].concat();
     Server::blurting(Box::leak(bytes.into_boxed_slice())).await

@@ -1,8 +1,8 @@
-//! Whom a caller believes. A token must not be sent to anybody else.
+//! Trust: tokens are only sent to the trusted server.
 
 use tempfile::tempdir;
 use tokio_rustls::TlsAcceptor;
-use trellis_client::{Distrust, Error, Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{Distrust, Error, Security, SuperLink, Target, Timeouts, Trust};
 use trellis_wire::call::WhoAmI;
 use trellis_wire::token::Token;
 
@@ -17,7 +17,7 @@ fn superlink(host: &str, port: u16, trusted: &Authority) -> SuperLink {
     let trust = Trust::bundle(&trusted.bundle(&directory)).expect("a bundle");
     let token = Some(Token::parse("s3cret").expect("a token"));
     let target = Target { host: host.to_owned(), port, security: Security::Tls(trust), token };
-    SuperLink::new(target).with_patience(Patience { retries: vec![], ..Patience::default() })
+    SuperLink::new(target).with_timeouts(Timeouts { retries: vec![], ..Timeouts::default() })
 }
 
 /// Why the SuperLink with this certificate is not believed when it is called as 127.0.0.1.

@@ -1,4 +1,4 @@
-//! A server that answers what a test tells it to, and remembers what it was asked.
+//! A server that sends the responses of a test, and records requests.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// What was asked, as it was on the wire.
+/// A request as bytes.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub line: String,
@@ -49,7 +49,7 @@ impl Server {
         start(Some(acceptor), answers).await
     }
 
-    /// Sends these bytes to whoever has sent something, and hangs up.
+    /// Sends these bytes after the first bytes of a client, and closes the connection.
     pub async fn blurting(bytes: &'static [u8]) -> Server {
         let (listener, port) = listen().await;
         tokio::spawn(async move {
@@ -57,14 +57,14 @@ impl Server {
                 let _ = stream.read(&mut [0; 4096]).await;
                 let _ = stream.write_all(bytes).await;
                 let _ = stream.shutdown().await;
-                // What is still on its way is read, so that the system does not answer it with a reset.
+                // Reads the rest, because the system would answer it with a reset.
                 let _ = stream.read_to_end(&mut Vec::new()).await;
             }
         });
         Server { port, asked: Arc::default() }
     }
 
-    /// Takes connections and says nothing.
+    /// Accepts connections and sends nothing.
     pub async fn silent() -> Server {
         let (listener, port) = listen().await;
         tokio::spawn(async move {
@@ -94,7 +94,7 @@ async fn start(acceptor: Option<TlsAcceptor>, answers: &[(u16, &str)]) -> Server
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let Some(acceptor) = acceptor else { return serve(stream, answers, asked).await };
-                // A client that does not trust us goes away: that is what some tests are about.
+                // A client without trust disconnects, which some tests expect.
                 if let Ok(stream) = acceptor.accept(stream).await {
                     serve(stream, answers, asked).await;
                 }
@@ -122,7 +122,7 @@ where
             });
             let mut answers = answers.lock().expect("no panic");
             let (status, body) = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
-                .expect("a test gives at least one answer");
+                .expect("a test has at least one response");
             let response = Response::builder().status(status).body(Full::new(Bytes::from(body)));
             Ok::<_, Infallible>(response.expect("a response"))
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prost::Message;
 use trellis_client::fleet::Transport;
-use trellis_client::{Error, LogPart, Patience, Security, SuperLink as Called, Target};
+use trellis_client::{Error, LogPart, Security, SuperLink as Called, Target, Timeouts};
 use trellis_wire::proto;
 use trellis_wire::token::Token;
 
@@ -14,8 +14,8 @@ use crate::superlink::{Act, Speaks, SuperLink};
 fn called(port: u16) -> Called {
     let token = Some(Token::parse("s3cret").expect("a token"));
     let target = Target { host: "127.0.0.1".to_owned(), port, security: Security::Plaintext, token };
-    let patience = Patience { retries: vec![Duration::ZERO], ..Patience::default() };
-    Called::new(target).over(Transport::Grpc).with_patience(patience)
+    let timeouts = Timeouts { retries: vec![Duration::ZERO], ..Timeouts::default() };
+    Called::new(target).over(Transport::Grpc).with_timeouts(timeouts)
 }
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn calls_are_made_as_grpc_and_prove_who_calls() {
     let run = proto::Run { run_id: 7, ..Default::default() };
     let runs = proto::ListRunsResponse { run_dict: [(7, run.clone())].into(), ..Default::default() };
     superlink.on("list-runs", [Act::Status(14, "not now"), Act::Answer(runs.encode_to_vec())]);
-    assert_eq!(called(superlink.port).list_runs(None).await.expect("it is asked again"), [run]);
+    assert_eq!(called(superlink.port).list_runs(None).await.expect("the call is repeated"), [run]);
     let asked = &superlink.asked()[1];
     assert_eq!(asked.path, "/flwr.proto.Control/ListRuns");
     assert_eq!(asked.headers["authorization"], "Bearer s3cret");

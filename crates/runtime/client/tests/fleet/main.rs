@@ -209,7 +209,7 @@ async fn the_content_of_objects_is_slowed_down_each_way() {
     superlink.on("push-object", [Act::Answer(proto::PushObjectResponse { stored: true }.encode_to_vec())]);
     let fleet = fleet(superlink.port, FleetOptions { bandwidth: Some(5 * BYTES as u64), ..FleetOptions::default() });
     let id = object_id(&content);
-    // A fifth of a second, less what may go at once.
+    // A fifth of a second, less the burst.
     let least = Duration::from_millis(100);
     let began = Instant::now();
     assert!(fleet.push_object(NODE, RUN, id, content.clone(), "").await.unwrap());

@@ -1,4 +1,4 @@
-//! Whom a node talks to, and what it tells people when that is not who was meant.
+//! Trust of nodes, and the errors about other endpoints.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn trusting(authority: &Authority, port: u16, options: FleetOptions) -> Fleet {
     fleet_at(Target { host: "127.0.0.1".to_owned(), port, security: Security::Tls(trust), token: None }, options)
 }
 
-/// Sends these bytes to whoever has sent something, and hangs up.
+/// Sends these bytes after the first bytes of a client, and closes the connection.
 async fn blurting(bytes: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("an address").port();
@@ -38,14 +38,14 @@ async fn blurting(bytes: &'static [u8]) -> u16 {
             let _ = stream.read(&mut [0; 4096]).await;
             let _ = stream.write_all(bytes).await;
             let _ = stream.shutdown().await;
-            // What is still on its way is read, so that the system does not answer it with a reset.
+            // Reads the rest, because the system would answer it with a reset.
             let _ = stream.read_to_end(&mut Vec::new()).await;
         }
     });
     port
 }
 
-/// What people are told when nothing but a person can help.
+/// The text of an error that only an operator can resolve.
 async fn misdirected(fleet: &Fleet) -> String {
     match beat(fleet).await.expect_err("it cannot work") {
         FleetError::Misdirected { why, .. } => why,
@@ -78,7 +78,7 @@ async fn tls_on_one_side_only_is_told() {
         let superlink = SuperLink::start_with_tls(Speaks::Grpc, acceptor(&authority, protocols)).await;
         for options in [FleetOptions::default(), only(Transport::Grpc), only(Transport::Http)] {
             let told = misdirected(&fleet(superlink.port, options)).await;
-            assert_eq!(told, "it expects TLS, and is called without");
+            assert_eq!(told, "it expects TLS, but is called without");
         }
     }
     for speaks in [Speaks::Grpc, Speaks::Http] {
@@ -104,7 +104,7 @@ async fn what_is_no_superlink_is_told() {
     let told = misdirected(&fleet(blurting(b"HTTP/1.1 400 Bad Request\r\n\r\n").await, only(Transport::Grpc))).await;
     assert_eq!(told, "it speaks HTTP/1.1 and not gRPC");
     let told = misdirected(&fleet(blurting(b"SSH-2.0-OpenSSH_9.6\r\n").await, only(Transport::Http))).await;
-    assert!(told.starts_with("its answer is no HTTP: "), "{told}");
+    assert!(told.starts_with("its answer is not HTTP: "), "{told}");
 
     let superlink = SuperLink::start(Speaks::Http).await;
     superlink.on("send-node-heartbeat", [Act::Page(404, r#"{"detail": "Not Found"}"#)]);
@@ -116,5 +116,8 @@ async fn what_is_no_superlink_is_told() {
 async fn who_hangs_up_may_be_about_to_start() {
     let fleet = fleet(blurting(b"").await, FleetOptions::default());
     let error = beat(&fleet).await.unwrap_err();
-    assert!(matches!(&error, FleetError::Unreachable { why, .. } if why.ends_with("it hung up at once")), "{error:?}");
+    assert!(
+        matches!(&error, FleetError::Unreachable { why, .. } if why.ends_with("it closed the connection at once")),
+        "{error:?}"
+    );
 }

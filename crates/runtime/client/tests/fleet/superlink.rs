@@ -1,4 +1,4 @@
-//! A SuperLink of a test: serves one of the transports, and does with each call what the test says.
+//! A SuperLink of a test: serves one of the transports, and answers each call as the test says.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ pub enum Speaks {
     Http,
 }
 
-/// What to do with a call.
+/// How to answer a call.
 #[derive(Debug, Clone)]
 pub enum Act {
     /// Answers with this message.
@@ -99,7 +99,7 @@ impl SuperLink {
         (superlink, life)
     }
 
-    /// What to do with the calls of this name (as in HTTP paths), one after the other; the last one for ever.
+    /// The answers to calls of this name (as in HTTP paths), in order; the last one is repeated.
     pub fn on(&self, call: &str, acts: impl IntoIterator<Item = Act>) {
         self.acts.lock().expect("no panic").insert(call.to_owned(), acts.into_iter().collect());
     }
@@ -111,7 +111,7 @@ impl SuperLink {
     async fn serve(self, mut stream: TcpStream) {
         self.connections.fetch_add(1, Ordering::Relaxed);
         if let Some(tls) = &self.tls {
-            // Who does not trust us, or speaks no TLS, goes away: that is what some tests are about.
+            // A client without trust or TLS disconnects, which some tests expect.
             if let Ok(stream) = tls.accept(stream).await {
                 self.serve_on(stream).await;
             }
@@ -129,7 +129,7 @@ impl SuperLink {
     async fn serve_on(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let (stream, speaks) = (TokioIo::new(stream), self.speaks);
         let service = service_fn(move |request| self.clone().answer(request));
-        // How connections end is seen on the other side.
+        // The client observes the end of connections.
         let _ = match speaks {
             Speaks::Grpc => http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await,
             Speaks::Http => http1::Builder::new().serve_connection(stream, service).await,

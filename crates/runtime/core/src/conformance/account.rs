@@ -1,22 +1,22 @@
-//! Accounts and secrets, kept and found.
+//! Accounts and secrets.
 
-use super::{AWKWARD_IDS, AWKWARD_TEXT, Case, NOW, Subject, keep, see};
+use super::{AWKWARD_IDS, AWKWARD_TEXT, Case, NOW, Subject, commit, query};
 use crate::account::{Account, Event, Role, State};
 use crate::id::NodeId;
 use crate::secret::{self, Purpose, Secret, SecretId};
 
 pub(super) const CASES: &[Case] = &[
-    ("accounts come back whole, in every role and state", accounts_round_trip),
+    ("accounts round-trip in every role and state", accounts_round_trip),
     ("putting an account again updates it", update),
-    ("secrets come back whole, for every purpose and in every state", secrets_round_trip),
+    ("secrets round-trip for every purpose and state", secrets_round_trip),
     ("secrets are found by account, hash and public id", found),
-    ("a deleted secret is gone, and may go again", deleted),
-    ("secrets end when they were used or revoked, or else expire", ended),
-    ("no more ended secrets are given than asked for", ended_limit),
+    ("deleting a secret is idempotent", deleted),
+    ("secrets end when they are used, revoked or expired", ended),
+    ("the limit of ended secrets holds", ended_limit),
 ];
 
 fn put(subject: &Subject<'_>, secrets: Vec<Secret>) {
-    keep(subject, move |tx| secrets.iter().try_for_each(|secret| tx.put_secret(secret)));
+    commit(subject, move |tx| secrets.iter().try_for_each(|secret| tx.put_secret(secret)));
 }
 
 fn join(hash: u8) -> Secret {
@@ -33,13 +33,13 @@ fn accounts_round_trip(subject: &Subject<'_>) {
     }
     accounts.sort_by(|a, b| a.name.cmp(&b.name));
     let kept: Vec<Account> = accounts.iter().rev().cloned().collect();
-    keep(subject, move |tx| kept.iter().try_for_each(|account| tx.put_account(account)));
-    assert_eq!(see(subject, |read| read.accounts()), accounts, "by name");
+    commit(subject, move |tx| kept.iter().try_for_each(|account| tx.put_account(account)));
+    assert_eq!(query(subject, |read| read.accounts()), accounts, "by name");
     for account in &accounts {
-        assert_eq!(see(subject, |read| read.account(&account.id)).as_ref(), Some(account));
-        assert_eq!(see(subject, |read| read.account_by_name(&account.name)).as_ref(), Some(account));
-        assert_eq!(see(subject, |read| read.account(&account.name)), None, "a name is no id");
-        assert_eq!(see(subject, |read| read.account_by_name(&account.name.to_uppercase())), None);
+        assert_eq!(query(subject, |read| read.account(&account.id)).as_ref(), Some(account));
+        assert_eq!(query(subject, |read| read.account_by_name(&account.name)).as_ref(), Some(account));
+        assert_eq!(query(subject, |read| read.account(&account.name)), None, "a name is no id");
+        assert_eq!(query(subject, |read| read.account_by_name(&account.name.to_uppercase())), None);
     }
 }
 
@@ -48,8 +48,8 @@ fn update(subject: &Subject<'_>) {
     for event in [Event::SetRole(Role::Admin), Event::Disable, Event::SetRole(Role::Runner), Event::Enable] {
         account.apply(event);
         let kept = account.clone();
-        keep(subject, move |tx| tx.put_account(&kept));
-        assert_eq!(see(subject, |read| read.accounts()), std::slice::from_ref(&account), "after {event:?}");
+        commit(subject, move |tx| tx.put_account(&kept));
+        assert_eq!(query(subject, |read| read.accounts()), std::slice::from_ref(&account), "after {event:?}");
     }
 }
 
@@ -65,17 +65,17 @@ fn secrets_round_trip(subject: &Subject<'_>) {
         for state in states {
             for ttl_s in [None, Some(0.1 + 0.2)] {
                 let fresh = Secret::new([hash; 32], purpose, AWKWARD_TEXT, AWKWARD_TEXT, ttl_s, NOW);
-                // First as it began, so that a store which updates too little is found out.
+                // A fresh secret first, to detect a store that updates too few columns.
                 put(subject, vec![fresh.clone()]);
                 let secret = fresh.restore(state);
                 put(subject, vec![secret.clone()]);
-                assert_eq!(see(subject, |read| read.secret(&secret.hash)), Some(secret));
+                assert_eq!(query(subject, |read| read.secret(&secret.hash)), Some(secret));
                 hash += 1;
             }
         }
     }
-    assert_eq!(see(subject, |read| read.secrets()).len(), usize::from(hash));
-    assert_eq!(see(subject, |read| read.secret(&[0xee; 32])), None);
+    assert_eq!(query(subject, |read| read.secrets()).len(), usize::from(hash));
+    assert_eq!(query(subject, |read| read.secret(&[0xee; 32])), None);
 }
 
 fn found(subject: &Subject<'_>) {
@@ -85,24 +85,24 @@ fn found(subject: &Subject<'_>) {
     let secrets = [with([0; 32], "ann", NOW + 2.0), with([0xff; 32], "bob", NOW + 1.0), with([7; 32], "ann", NOW)];
     put(subject, secrets.to_vec());
     let ids = |secrets: Vec<Secret>| secrets.iter().map(|secret| secret.hash[0]).collect::<Vec<_>>();
-    assert_eq!(ids(see(subject, |read| read.secrets())), [7, 0xff, 0], "oldest first");
-    assert_eq!(ids(see(subject, |read| read.secrets_of("ann"))), [7, 0], "oldest first");
-    assert_eq!(ids(see(subject, |read| read.secrets_of("nobody"))), [0; 0]);
+    assert_eq!(ids(query(subject, |read| read.secrets())), [7, 0xff, 0], "oldest first");
+    assert_eq!(ids(query(subject, |read| read.secrets_of("ann"))), [7, 0], "oldest first");
+    assert_eq!(ids(query(subject, |read| read.secrets_of("nobody"))), [0; 0]);
     for secret in &secrets {
-        assert_eq!(see(subject, |read| read.secret_by_id(secret.id())).as_ref(), Some(secret));
+        assert_eq!(query(subject, |read| read.secret_by_id(secret.id())).as_ref(), Some(secret));
     }
-    assert_eq!(see(subject, |read| read.secret_by_id(SecretId::of(&[8; 32]))), None);
-    assert_eq!(see(subject, |read| read.secret(&last)), None, "part of a hash is not the hash");
-    assert_eq!(see(subject, |read| read.secret_by_id(SecretId::of(&last))).as_ref(), Some(&secrets[1]));
+    assert_eq!(query(subject, |read| read.secret_by_id(SecretId::of(&[8; 32]))), None);
+    assert_eq!(query(subject, |read| read.secret(&last)), None, "part of a hash is not the hash");
+    assert_eq!(query(subject, |read| read.secret_by_id(SecretId::of(&last))).as_ref(), Some(&secrets[1]));
 }
 
 fn deleted(subject: &Subject<'_>) {
     put(subject, vec![join(1), join(2)]);
     for _ in 0..2 {
-        keep(subject, |tx| tx.delete_secret(&[1; 32]));
-        assert_eq!(see(subject, |read| read.secret(&[1; 32])), None);
-        assert_eq!(see(subject, |read| read.secret_by_id(join(1).id())), None);
-        assert_eq!(see(subject, |read| read.secrets_of("1")), [join(2)]);
+        commit(subject, |tx| tx.delete_secret(&[1; 32]));
+        assert_eq!(query(subject, |read| read.secret(&[1; 32])), None);
+        assert_eq!(query(subject, |read| read.secret_by_id(join(1).id())), None);
+        assert_eq!(query(subject, |read| read.secrets_of("1")), [join(2)]);
     }
 }
 
@@ -118,7 +118,7 @@ fn ended(subject: &Subject<'_>) {
     put(subject, vec![lasting(6)]);
     let until = |at: f64| {
         let mut hashes: Vec<u8> =
-            see(subject, |read| read.ended_secrets(at, 100)).iter().map(|secret| secret.hash[0]).collect();
+            query(subject, |read| read.ended_secrets(at, 100)).iter().map(|secret| secret.hash[0]).collect();
         hashes.sort_unstable();
         hashes
     };
@@ -127,12 +127,12 @@ fn ended(subject: &Subject<'_>) {
         assert!(!until(end.next_down()).contains(&secret.hash[0]), "before {secret}");
         assert!(until(*end).contains(&secret.hash[0]), "after {secret}");
     }
-    assert_eq!(until(f64::MAX), [1, 2, 3, 5], "what has no end does not end");
+    assert_eq!(until(f64::MAX), [1, 2, 3, 5], "a secret without an end never ends");
 }
 
 fn ended_limit(subject: &Subject<'_>) {
     put(subject, (0..20).map(join).collect());
     for limit in [0, 1, 19, 20, 21, usize::MAX] {
-        assert_eq!(see(subject, |read| read.ended_secrets(f64::MAX, limit)).len(), limit.min(20));
+        assert_eq!(query(subject, |read| read.ended_secrets(f64::MAX, limit)).len(), limit.min(20));
     }
 }

@@ -1,8 +1,8 @@
-//! Counts: what is there, and nothing else.
+//! The census.
 
 use bytes::Bytes;
 
-use super::{Case, NOW, SCOPE, Subject, envelope, id, keep, see};
+use super::{Case, NOW, SCOPE, Subject, commit, envelope, id, query};
 use crate::audit;
 use crate::census::Census;
 use crate::id::{NodeId, RunId};
@@ -12,8 +12,8 @@ use crate::object::{Content, Object};
 use crate::run::{self, NewRun, Outcome, Run};
 
 pub(super) const CASES: &[Case] = &[
-    ("an empty store counts nothing", nothing),
-    ("nodes are counted by state, and who is online by what it speaks", nodes),
+    ("the census of an empty store is empty", nothing),
+    ("nodes are counted by state, online nodes by client", nodes),
     ("runs are counted by state and outcome", runs),
     ("messages are counted by state", messages),
     ("objects and their bytes are counted", objects),
@@ -23,7 +23,7 @@ const INTERVAL_S: f64 = 30.0;
 const ONLINE: Event = Event::Activate { interval_s: INTERVAL_S };
 
 fn count(subject: &Subject<'_>, now: f64) -> Census {
-    see(subject, |read| read.census(now))
+    query(subject, |read| read.census(now))
 }
 
 fn nothing(subject: &Subject<'_>) {
@@ -46,7 +46,7 @@ fn nodes(subject: &Subject<'_>) {
             node.apply(*step, NOW).expect("the step is legal");
         }
         node.client = client.into();
-        keep(subject, move |tx| tx.put_node(&node));
+        commit(subject, move |tx| tx.put_node(&node));
     }
     let end = NOW + 2.0 * INTERVAL_S;
     let by_client = [("grpc".to_owned(), 1), ("http 1.42.0".to_owned(), 2)].into();
@@ -76,9 +76,9 @@ fn runs(subject: &Subject<'_>) {
         for step in steps {
             run.apply(step, NOW).expect("the step is legal");
         }
-        keep(subject, move |tx| tx.put_run(&run));
+        commit(subject, move |tx| tx.put_run(&run));
     }
-    let want = Census {
+    let expected = Census {
         runs_pending: 2,
         runs_starting: 1,
         runs_running: 1,
@@ -87,12 +87,12 @@ fn runs(subject: &Subject<'_>) {
         runs_stopped: 3,
         ..Census::default()
     };
-    assert_eq!(count(subject, NOW), want);
+    assert_eq!(count(subject, NOW), expected);
 }
 
 fn messages(subject: &Subject<'_>) {
     for (state, many) in State::ALL.into_iter().zip([1, 20, 3, 40, 500, 6]) {
-        keep(subject, move |tx| {
+        commit(subject, move |tx| {
             (0..many).try_for_each(|n| {
                 let label = format!("{} {n}", state.name());
                 tx.put_instruction(&Instruction::restore(envelope(&label, RunId(n), NodeId(n)), 1, state))
@@ -101,9 +101,9 @@ fn messages(subject: &Subject<'_>) {
     }
     for (label, ready) in [("a", true), ("b", false), ("c", true)] {
         let reply = Reply { envelope: envelope(label, RunId(1), NodeId::SUPERLINK), reply_to: id(label), ready };
-        keep(subject, move |tx| tx.put_reply(&reply));
+        commit(subject, move |tx| tx.put_reply(&reply));
     }
-    let want = Census {
+    let expected = Census {
         instructions_incomplete: 1,
         instructions_waiting: 20,
         instructions_out: 543,
@@ -111,7 +111,7 @@ fn messages(subject: &Subject<'_>) {
         replies_ready: 2,
         ..Census::default()
     };
-    assert_eq!(count(subject, NOW), want);
+    assert_eq!(count(subject, NOW), expected);
 }
 
 fn objects(subject: &Subject<'_>) {
@@ -121,16 +121,16 @@ fn objects(subject: &Subject<'_>) {
         ("file", Some(Content::Large { name: "name".into(), bytes: 1 << 40 })),
     ];
     for (label, content) in contents {
-        keep(subject, move |tx| {
-            let here = content.is_some();
-            let object = Object { references: 1, here, ..Object::new(SCOPE, id(label)) };
+        commit(subject, move |tx| {
+            let has_content = content.is_some();
+            let object = Object { references: 1, has_content, ..Object::new(SCOPE, id(label)) };
             tx.insert_object(&object, &[])?;
             content.as_ref().map_or(Ok(()), |content| tx.put_content(id(label), content))
         });
     }
-    keep(subject, |tx| tx.append_audit(NOW, audit::Event::Login, "", "", "").map(drop));
-    let want = Census { objects: 3, object_bytes: (1 << 40) + 5, audit_entries: 1, ..Census::default() };
-    assert_eq!(count(subject, NOW), want);
-    keep(subject, |tx| tx.delete_object(SCOPE, id("file")));
-    assert_eq!(count(subject, NOW), Census { objects: 2, object_bytes: 5, ..want });
+    commit(subject, |tx| tx.append_audit(NOW, audit::Event::Login, "", "", "").map(drop));
+    let expected = Census { objects: 3, object_bytes: (1 << 40) + 5, audit_entries: 1, ..Census::default() };
+    assert_eq!(count(subject, NOW), expected);
+    commit(subject, |tx| tx.delete_object(SCOPE, id("file")));
+    assert_eq!(count(subject, NOW), Census { objects: 2, object_bytes: 5, ..expected });
 }

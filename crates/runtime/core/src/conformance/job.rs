@@ -1,4 +1,4 @@
-//! Jobs: all or nothing, one after another, done once and not before everybody can see it.
+//! Jobs: atomic, isolated, completed once, and not before readers see the change.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,7 +6,7 @@ use std::thread;
 
 use bytes::Bytes;
 
-use super::{Case, NOW, PATIENCE, SCOPE, Subject, ask, await_one, change, envelope, id, keep, see, submit};
+use super::{Case, NOW, SCOPE, Subject, TIMEOUT, ask, await_one, change, commit, envelope, id, query, submit};
 use crate::account::{Account, Role};
 use crate::audit;
 use crate::id::{NodeId, RunId};
@@ -21,16 +21,16 @@ use crate::token::{self, Token};
 
 pub(super) const CASES: &[Case] = &[
     ("a job sees its own writes", sees_itself),
-    ("a job sees what the jobs before it did", sees_the_one_before),
-    ("a refused job leaves no trace", refused),
-    ("a refused job takes nobody with it", refused_among_others),
-    ("a reader sees one moment", one_moment),
-    ("a reader never sees what is not committed", nothing_uncommitted),
-    ("a job is done when readers can see it, not before", done_after_visible),
-    ("what is announced is true, and only what was kept is announced", announced),
-    ("every job of many submitters is done once, each submitter's in order", many_submitters),
-    ("jobs that can wait are done once too, alone or in company, and not before everybody can see it", patient),
-    ("a refused question harms nobody", refused_question),
+    ("a job sees the changes of earlier jobs", sees_the_one_before),
+    ("a rolled back job leaves no trace", refused),
+    ("a rolled back job does not affect other jobs of its batch", refused_among_others),
+    ("a reader sees a snapshot", one_moment),
+    ("a reader never sees uncommitted changes", nothing_uncommitted),
+    ("a job completes when readers can see its change, not before", done_after_visible),
+    ("topics of committed jobs are announced after the commit, topics of rolled back jobs never", announced),
+    ("jobs of many threads complete once, those of each thread in order", many_submitters),
+    ("deferred jobs complete once, and not before readers see the change", patient),
+    ("a failed query does not affect later queries", refused_question),
 ];
 
 const RUN: RunId = RunId(1 << 63);
@@ -44,7 +44,7 @@ fn later(round: u32) -> f64 {
     NOW + f64::from(round)
 }
 
-/// Writes to everything there is. Each round changes what the one before it wrote, adds, and deletes.
+/// Writes to every table. Each round updates, adds to and deletes from the previous round.
 fn touch_everything(tx: &mut dyn Tx, round: u32) -> Result<(), Refusal> {
     let mut node = Node::register(NODE, ("aid", "name"), b"key", 30.0, NOW);
     node.apply(Event::Activate { interval_s: 30.0 }, later(round)).map_err(|_| no())?;
@@ -66,7 +66,7 @@ fn touch_everything(tx: &mut dyn Tx, round: u32) -> Result<(), Refusal> {
     tx.put_reply(&reply("reply", "instruction", round > 1))?;
     tx.put_reply(&reply(&format!("reply {round}"), &format!("instruction {round}"), false))?;
     tx.delete_reply(id(&format!("reply {}", round - 1)))?;
-    let object = |label: &str| Object { references: round, here: true, ..Object::new(SCOPE, id(label)) };
+    let object = |label: &str| Object { references: round, has_content: true, ..Object::new(SCOPE, id(label)) };
     match tx.object(SCOPE, id("object"))? {
         Some(_) => tx.update_object(&object("object"))?,
         None => tx.insert_object(&object("object"), &[])?,
@@ -88,8 +88,8 @@ fn touch_everything(tx: &mut dyn Tx, round: u32) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// All that [`touch_everything`] can change in `rounds` rounds, as one text, through every question there is.
-fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
+/// Returns the results of all queries about [`touch_everything`] as one text.
+fn snapshot(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
     let mut seen = vec![
         format!("{:?} {:?} {:?}", read.node(NODE)?, read.node_by_key(b"key")?, read.nodes()?),
         format!("{:?} {:?} {:?}", read.online_nodes(NOW)?, read.run(RUN)?, read.runs()?),
@@ -122,13 +122,13 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
 fn sees_itself(subject: &Subject<'_>) {
     let (before, inside) = change(subject.store, |tx| {
         touch_everything(tx, 1)?;
-        let before = picture(tx, 2)?;
+        let before = snapshot(tx, 2)?;
         touch_everything(tx, 2)?;
-        Ok((before, picture(tx, 2)?))
+        Ok((before, snapshot(tx, 2)?))
     })
     .expect("a sound change is kept");
     assert_ne!(before, inside);
-    assert_eq!(see(subject, |read| picture(read, 2)), inside, "readers see what the job saw");
+    assert_eq!(query(subject, |read| snapshot(read, 2)), inside, "readers see the state that the job saw");
 }
 
 fn sees_the_one_before(subject: &Subject<'_>) {
@@ -149,34 +149,34 @@ fn sees_the_one_before(subject: &Subject<'_>) {
 }
 
 fn refused(subject: &Subject<'_>) {
-    keep(subject, |tx| touch_everything(tx, 1));
-    let before = see(subject, |read| picture(read, 2));
+    commit(subject, |tx| touch_everything(tx, 1));
+    let before = query(subject, |read| snapshot(read, 2));
     let refusal = change(subject.store, |tx| {
         touch_everything(tx, 2)?;
         tx.wake(Topic::Finished(RUN));
         Err::<(), _>(no())
     });
     assert_eq!(refusal.unwrap_err().kind, Kind::Denied);
-    assert_eq!(see(subject, |read| picture(read, 2)), before);
-    keep(subject, |tx| {
+    assert_eq!(query(subject, |read| snapshot(read, 2)), before);
+    commit(subject, |tx| {
         tx.wake(Topic::Launch);
         Ok(())
     });
     let heard = subject.announced_until(Topic::Launch);
     assert!(!heard.contains(&Topic::Finished(RUN)), "a topic of the refused job was announced: {heard:?}");
     assert!(!heard.contains(&Topic::Log(RunId(2))), "a topic of the refused job was announced: {heard:?}");
-    keep(subject, |tx| touch_everything(tx, 2));
-    assert_ne!(see(subject, |read| picture(read, 2)), before, "the next job starts afresh");
+    commit(subject, |tx| touch_everything(tx, 2));
+    assert_ne!(query(subject, |read| snapshot(read, 2)), before, "the next job starts without the rolled back changes");
 }
 
-/// A job that holds the writer until it is told to go on, so that others pile up behind it.
+/// Blocks the writer until the returned sender is dropped, so that other jobs queue up.
 fn hold_the_writer(subject: &Subject<'_>) -> (Receiver<Result<(), Refusal>>, Sender<()>) {
-    let (here, started) = channel();
+    let (started_tx, started) = channel();
     let (go, wait) = channel::<()>();
     let held = submit(subject.store, move |_| {
-        // Nobody listens when the store runs the job a second time: then there is nothing to wait for.
-        if here.send(()).is_ok() {
-            let _ = wait.recv_timeout(PATIENCE);
+        // The receiver is gone if the store runs the job a second time: do not block then.
+        if started_tx.send(()).is_ok() {
+            let _ = wait.recv_timeout(TIMEOUT);
         }
         Ok(())
     });
@@ -198,69 +198,69 @@ fn refused_among_others(subject: &Subject<'_>) {
     await_one(&held).expect("kept");
     let kept: Vec<_> = results.iter().filter_map(|result| await_one(result).ok()).collect();
     assert_eq!(kept, (0..100).filter(|n| n % 3 != 0).collect::<Vec<_>>());
-    let log = see(subject, |read| read.log_after(RUN, 0.0, 1 << 20)).expect("there is a log");
+    let log = query(subject, |read| read.log_after(RUN, 0.0, 1 << 20)).expect("a log");
     assert_eq!(log.text, kept.iter().map(|n| format!("{n} ")).collect::<String>());
 }
 
 fn one_moment(subject: &Subject<'_>) {
-    keep(subject, |tx| touch_everything(tx, 1));
-    let mut pictures = Vec::new();
+    commit(subject, |tx| touch_everything(tx, 1));
+    let mut snapshots = Vec::new();
     let read = subject.store.read(&mut |read| {
-        pictures.push(picture(read, 2)?);
+        snapshots.push(snapshot(read, 2)?);
         change(subject.store, |tx| touch_everything(tx, 2))?;
-        pictures.push(picture(read, 2)?);
+        snapshots.push(snapshot(read, 2)?);
         Ok(())
     });
-    read.expect("a reader does not stop writers, nor they it");
-    assert_eq!(pictures[0], pictures[1], "the moment passed under the reader's eyes");
-    assert_ne!(see(subject, |read| picture(read, 2)), pictures[0], "the next reader sees the change");
+    read.expect("readers and writers do not block each other");
+    assert_eq!(snapshots[0], snapshots[1], "the reader saw a change after its start");
+    assert_ne!(query(subject, |read| snapshot(read, 2)), snapshots[0], "the next reader sees the change");
 }
 
 fn nothing_uncommitted(subject: &Subject<'_>) {
-    keep(subject, |tx| touch_everything(tx, 1));
-    let before = see(subject, |read| picture(read, 2));
-    let (here, written) = channel();
+    commit(subject, |tx| touch_everything(tx, 1));
+    let before = query(subject, |read| snapshot(read, 2));
+    let (started_tx, written) = channel();
     let (go, wait) = channel::<()>();
     let result = submit(subject.store, move |tx| {
         touch_everything(tx, 2)?;
-        if here.send(()).is_ok() {
-            let _ = wait.recv_timeout(PATIENCE);
+        if started_tx.send(()).is_ok() {
+            let _ = wait.recv_timeout(TIMEOUT);
         }
         Ok(())
     });
     await_one(&written);
-    assert_eq!(see(subject, |read| picture(read, 2)), before);
+    assert_eq!(query(subject, |read| snapshot(read, 2)), before);
     drop((go, written));
     await_one(&result).expect("kept");
-    assert_ne!(see(subject, |read| picture(read, 2)), before);
+    assert_ne!(query(subject, |read| snapshot(read, 2)), before);
 }
 
-/// Announces that it is done and stays there until it is released.
-struct Stubborn {
+/// Signals its completion and blocks until it is released.
+struct BlockingJob {
     done: Sender<Result<(), Refusal>>,
     release: Receiver<()>,
 }
 
-impl Job for Stubborn {
+impl Job for BlockingJob {
     fn run(&mut self, tx: &mut dyn Tx) -> bool {
         touch_everything(tx, 1).is_ok()
     }
 
     fn done(self: Box<Self>, committed: Result<(), Refusal>) {
         let _ = self.done.send(committed);
-        let _ = self.release.recv_timeout(PATIENCE);
+        let _ = self.release.recv_timeout(TIMEOUT);
     }
 }
 
 fn done_after_visible(subject: &Subject<'_>) {
-    let (told, done) = channel();
+    let (reported, done) = channel();
     let (free, release) = channel();
-    subject.store.submit(Box::new(Stubborn { done: told, release }));
+    subject.store.submit(Box::new(BlockingJob { done: reported, release }));
     await_one(&done).expect("kept");
-    // `done` has not returned yet: a store that commits only afterwards is found out.
-    assert!(see(subject, |read| read.run(RUN)).is_some(), "done, and nobody can see it");
+    // `done` has not returned yet: this detects a store that commits afterwards.
+    assert!(query(subject, |read| read.run(RUN)).is_some(), "the job completed before readers could see it");
     drop(free);
-    assert!(done.recv_timeout(PATIENCE).is_err(), "done twice");
+    assert!(done.recv_timeout(TIMEOUT).is_err(), "the job completed twice");
 }
 
 fn announced(subject: &Subject<'_>) {
@@ -283,7 +283,11 @@ fn announced(subject: &Subject<'_>) {
     while !topics.iter().all(|topic| heard.contains(topic)) {
         for topic in await_one(subject.announced) {
             if let Topic::Replies(run) = topic {
-                assert_eq!(see(subject, |read| read.traffic(run)).bytes_sent, 1, "{run} is announced, and not true");
+                assert_eq!(
+                    query(subject, |read| read.traffic(run)).bytes_sent,
+                    1,
+                    "{run} was announced before its commit"
+                );
             }
             heard.push(topic);
         }
@@ -294,7 +298,7 @@ fn announced(subject: &Subject<'_>) {
     assert_eq!(runs, (0..50).step_by(2).collect::<Vec<_>>());
 }
 
-/// Counts how often it is done, and says it with its number.
+/// Reports each completion with its number.
 struct Numbered {
     submitter: u64,
     number: u32,
@@ -315,11 +319,11 @@ fn many_submitters(subject: &Subject<'_>) {
     run_submitters(subject, |_| false);
 }
 
-/// Every second submitter has time.
+/// Every second submitter defers its jobs.
 fn patient(subject: &Subject<'_>) {
-    let (tell, told) = channel();
-    subject.store.submit_soon(Box::new(Numbered { submitter: 100, number: 0, done: tell }));
-    assert_eq!(await_one(&told), (100, 0, true), "with nobody else about");
+    let (tell, reported) = channel();
+    subject.store.submit_deferred(Box::new(Numbered { submitter: 100, number: 0, done: tell }));
+    assert_eq!(await_one(&reported), (100, 0, true), "without other jobs");
     run_submitters(subject, |submitter| submitter % 2 == 0);
 }
 
@@ -335,36 +339,36 @@ fn run_submitters(subject: &Subject<'_>, has_time: fn(u64) -> bool) {
             scope.spawn(move || {
                 for number in 0..JOBS {
                     let job = Box::new(Numbered { submitter, number, done: done.clone() });
-                    if has_time(submitter) { store.submit_soon(job) } else { store.submit(job) }
+                    if has_time(submitter) { store.submit_deferred(job) } else { store.submit(job) }
                 }
             });
         }
         drop(done);
-        // Ends when the last job was dropped, done or not.
-        while let Ok((submitter, number, committed)) = all_done.recv_timeout(PATIENCE) {
+        // The loop ends when the last job was dropped.
+        while let Ok((submitter, number, committed)) = all_done.recv_timeout(TIMEOUT) {
             assert!(committed);
             *counts.entry((submitter, number)).or_insert(0) += 1;
             let log = ask(store, |read| read.log_after(RunId(submitter), 0.0, 1 << 20)).expect("readable");
             let line = format!(" {number} ");
             let seen = log.is_some_and(|log| format!(" {}", log.text).contains(&line));
-            assert!(seen, "job {number} of {submitter} is done, and nobody can see it");
+            assert!(seen, "job {number} of {submitter} completed before readers could see it");
         }
     });
     assert_eq!(counts.len(), SUBMITTERS as usize * JOBS as usize);
     assert!(counts.values().all(|count| *count == 1));
-    let want: String = (0..JOBS).map(|number| format!("{number} ")).collect();
+    let expected: String = (0..JOBS).map(|number| format!("{number} ")).collect();
     for submitter in 0..SUBMITTERS {
-        let log = see(subject, |read| read.log_after(RunId(submitter), 0.0, 1 << 20)).expect("there is a log");
-        assert_eq!(log.text, want, "the order of submitter {submitter}");
+        let log = query(subject, |read| read.log_after(RunId(submitter), 0.0, 1 << 20)).expect("a log");
+        assert_eq!(log.text, expected, "the order of submitter {submitter}");
     }
 }
 
 fn refused_question(subject: &Subject<'_>) {
-    keep(subject, |tx| touch_everything(tx, 1));
+    commit(subject, |tx| touch_everything(tx, 1));
     for _ in 0..20 {
         let refusal = ask(subject.store, |read| read.run(RUN).and(Err::<(), _>(no())));
         assert_eq!(refusal.unwrap_err().kind, Kind::Denied);
     }
-    assert!(see(subject, |read| read.run(RUN)).is_some());
-    keep(subject, |tx| touch_everything(tx, 2));
+    assert!(query(subject, |read| read.run(RUN)).is_some());
+    commit(subject, |tx| touch_everything(tx, 2));
 }

@@ -1,15 +1,15 @@
-//! Nodes and the SuperLink's own heartbeat, kept and found.
+//! Nodes and the SuperLink's heartbeat.
 
-use super::{AWKWARD_IDS, AWKWARD_TEXT, Case, NOW, Subject, keep, see};
+use super::{AWKWARD_IDS, AWKWARD_TEXT, Case, NOW, Subject, commit, query};
 use crate::id::NodeId;
 use crate::node::{Event, Node, State};
 
 pub(super) const CASES: &[Case] = &[
-    ("nodes come back whole, in every state", nodes_round_trip),
-    ("an unknown node is none", unknown),
+    ("nodes round-trip in every state", nodes_round_trip),
+    ("an unknown node is not found", unknown),
     ("putting a node again updates it", update),
-    ("online is until the promise ends, and not at its end", online),
-    ("the last sign of life is kept", alive_at),
+    ("a node is online before its deadline, and offline at it", online),
+    ("the heartbeat of the SuperLink is stored", alive_at),
 ];
 
 const INTERVAL_S: f64 = 30.5;
@@ -26,7 +26,7 @@ fn key(id: u64) -> Vec<u8> {
     [&[0, 0xff, b'\''], id.to_be_bytes().as_slice()].concat()
 }
 
-/// One node in each state, each with a date more than the one before it.
+/// One node in each state.
 fn in_every_state() -> Vec<Node> {
     let steps: [&[Event]; 5] = [
         &[],
@@ -49,21 +49,21 @@ fn in_every_state() -> Vec<Node> {
 fn nodes_round_trip(subject: &Subject<'_>) {
     let nodes = in_every_state();
     let kept = nodes.clone();
-    keep(subject, move |tx| kept.iter().try_for_each(|node| tx.put_node(node)));
+    commit(subject, move |tx| kept.iter().try_for_each(|node| tx.put_node(node)));
     for node in &nodes {
-        assert_eq!(see(subject, |read| read.node(node.id)).as_ref(), Some(node));
-        assert_eq!(see(subject, |read| read.node_by_key(&node.public_key)).as_ref(), Some(node));
+        assert_eq!(query(subject, |read| read.node(node.id)).as_ref(), Some(node));
+        assert_eq!(query(subject, |read| read.node_by_key(&node.public_key)).as_ref(), Some(node));
     }
-    let mut all = see(subject, |read| read.nodes());
+    let mut all = query(subject, |read| read.nodes());
     all.sort_by_key(|node| node.id);
     assert_eq!(all, nodes);
 }
 
 fn unknown(subject: &Subject<'_>) {
-    keep(subject, |tx| tx.put_node(&registered(7)));
-    assert_eq!(see(subject, |read| read.node(NodeId(8))), None);
-    assert_eq!(see(subject, |read| read.node_by_key(b"")), None);
-    assert_eq!(see(subject, |read| read.node_by_key(&key(7)[..10])), None, "part of a key is another key");
+    commit(subject, |tx| tx.put_node(&registered(7)));
+    assert_eq!(query(subject, |read| read.node(NodeId(8))), None);
+    assert_eq!(query(subject, |read| read.node_by_key(b"")), None);
+    assert_eq!(query(subject, |read| read.node_by_key(&key(7)[..10])), None, "part of a key is another key");
 }
 
 fn update(subject: &Subject<'_>) {
@@ -73,17 +73,17 @@ fn update(subject: &Subject<'_>) {
         Event::Heartbeat { interval_s: 2.0 * INTERVAL_S },
         Event::Deactivate,
         Event::Heartbeat { interval_s: INTERVAL_S },
-        Event::Excuse { interval_s: INTERVAL_S },
+        Event::Extend { interval_s: INTERVAL_S },
         Event::Unregister,
     ];
     for (step, later) in steps.into_iter().zip(1..) {
         node.apply(step, NOW + f64::from(later)).expect("the step is legal");
         node.client = format!("http 1.{later}.0");
         let kept = node.clone();
-        keep(subject, move |tx| tx.put_node(&kept));
-        assert_eq!(see(subject, |read| read.node(node.id)).as_ref(), Some(&node), "after {step:?}");
+        commit(subject, move |tx| tx.put_node(&kept));
+        assert_eq!(query(subject, |read| read.node(node.id)).as_ref(), Some(&node), "after {step:?}");
     }
-    assert_eq!(see(subject, |read| read.nodes()).len(), 1);
+    assert_eq!(query(subject, |read| read.nodes()).len(), 1);
     assert_eq!(node.state(), State::Unregistered);
 }
 
@@ -94,16 +94,16 @@ fn online(subject: &Subject<'_>) {
         _ => None,
     });
     let (id, until) = until.expect("one of them is online");
-    keep(subject, move |tx| nodes.iter().try_for_each(|node| tx.put_node(node)));
-    assert_eq!(see(subject, |read| read.online_nodes(NOW - 1e6)), [id], "whatever the clock says");
-    assert_eq!(see(subject, |read| read.online_nodes(until.next_down())), [id]);
-    assert_eq!(see(subject, |read| read.online_nodes(until)), []);
+    commit(subject, move |tx| nodes.iter().try_for_each(|node| tx.put_node(node)));
+    assert_eq!(query(subject, |read| read.online_nodes(NOW - 1e6)), [id], "the clock went backwards");
+    assert_eq!(query(subject, |read| read.online_nodes(until.next_down())), [id]);
+    assert_eq!(query(subject, |read| read.online_nodes(until)), []);
 }
 
 fn alive_at(subject: &Subject<'_>) {
-    assert_eq!(see(subject, |read| read.alive_at()), None);
+    assert_eq!(query(subject, |read| read.alive_at()), None);
     for now in [NOW, NOW + 0.1, NOW - 1000.0] {
-        keep(subject, move |tx| tx.set_alive_at(now));
-        assert_eq!(see(subject, |read| read.alive_at()), Some(now));
+        commit(subject, move |tx| tx.set_alive_at(now));
+        assert_eq!(query(subject, |read| read.alive_at()), Some(now));
     }
 }

@@ -1,13 +1,13 @@
-//! Reports of native ServerApps: one of each kind for a round, found in the order of rounds.
+//! Training reports: one of each kind per round, ordered by round.
 
-use super::{AWKWARD_TEXT, Case, Subject, keep, see};
+use super::{AWKWARD_TEXT, Case, Subject, commit, query};
 use crate::id::RunId;
 use crate::report::TrainingReport;
 
 pub(super) const CASES: &[Case] = &[
-    ("a report comes back whole, and is replaced by one of its round and kind", replaced),
-    ("reports are given by round and kind, after a round", ordered),
-    ("many reports are read in parts, and no round is torn apart", parts),
+    ("a report round-trips, and replaces one of the same round and kind", replaced),
+    ("reports are returned by round and kind, after a round", ordered),
+    ("reports are read in pages of whole rounds", parts),
 ];
 
 const RUN: RunId = RunId(1 << 63);
@@ -19,20 +19,20 @@ fn report(run: RunId, round: u64, kind: &str, body: &str) -> TrainingReport {
 }
 
 fn put(subject: &Subject<'_>, reports: Vec<TrainingReport>) {
-    keep(subject, move |tx| reports.iter().try_for_each(|report| tx.put_report(report)));
+    commit(subject, move |tx| reports.iter().try_for_each(|report| tx.put_report(report)));
 }
 
 fn replaced(subject: &Subject<'_>) {
     let large = "x".repeat(1 << 20);
     let others = [report(RUN, 0, "other", "1"), report(RUN, LAST, "round", "2"), report(RunId(1), 0, "round", "3")];
     put(subject, others.to_vec());
-    assert_eq!(see(subject, |read| read.report(RUN, 0, "round")), None);
+    assert_eq!(query(subject, |read| read.report(RUN, 0, "round")), None);
     for body in [AWKWARD_TEXT, &large, ""] {
         put(subject, vec![report(RUN, 0, "round", body)]);
-        assert!(see(subject, |read| read.report(RUN, 0, "round")) == Some(report(RUN, 0, "round", body)));
+        assert!(query(subject, |read| read.report(RUN, 0, "round")) == Some(report(RUN, 0, "round", body)));
     }
     for other in others {
-        assert_eq!(see(subject, |read| read.report(other.run, other.round, &other.kind)), Some(other));
+        assert_eq!(query(subject, |read| read.report(other.run, other.round, &other.kind)), Some(other));
     }
 }
 
@@ -41,7 +41,7 @@ fn ordered(subject: &Subject<'_>) {
     put(subject, rows.iter().map(|(round, kind)| report(RUN, *round, kind, "{}")).collect());
     put(subject, vec![report(RunId(1), 3, "a", "{}")]);
     let found = |after, limit_bytes| {
-        let reports = see(subject, |read| read.reports_after(RUN, after, limit_bytes));
+        let reports = query(subject, |read| read.reports_after(RUN, after, limit_bytes));
         reports.into_iter().map(|report| format!("{}{} ", report.round, report.kind)).collect::<String>()
     };
     assert_eq!(found(None, ALL), format!("0a 0b 2a 2b 10a {LAST}a "));
@@ -55,12 +55,12 @@ fn parts(subject: &Subject<'_>) {
     put(subject, (0..10).flat_map(both).collect());
     let (mut after, mut parts, mut all) = (None, 0, Vec::new());
     loop {
-        let part = see(subject, |read| read.reports_after(RUN, after, 35));
+        let part = query(subject, |read| read.reports_after(RUN, after, 35));
         let Some(last) = part.last() else { break };
-        assert_eq!(part.len(), 4, "two rounds have 40 bytes");
+        assert_eq!(part.len(), 4, "two rounds exceed the limit");
         (after, parts) = (Some(last.round), parts + 1);
         all.extend(part);
     }
     assert_eq!((parts, all), (5, (0..10).flat_map(both).collect()));
-    assert_eq!(see(subject, |read| read.reports_after(RUN, None, 0)), both(0), "never less than a round");
+    assert_eq!(query(subject, |read| read.reports_after(RUN, None, 0)), both(0), "at least one round");
 }

@@ -1,14 +1,14 @@
-//! Tokens, found by run, by secret and by the end of patience.
+//! Tokens, by run, hash and expiry.
 
-use super::{AWKWARD_IDS, Case, NOW, Subject, keep, see};
+use super::{AWKWARD_IDS, Case, NOW, Subject, commit, query};
 use crate::id::RunId;
 use crate::token::{State, Token};
 
 pub(super) const CASES: &[Case] = &[
-    ("tokens come back whole, in every state", tokens_round_trip),
+    ("tokens round-trip in every state", tokens_round_trip),
     ("a run has one token: the last one put", replaced),
-    ("a deleted token is gone, and may go again", deleted),
-    ("tokens are due at the end of their patience, not before", due),
+    ("deleting a token is idempotent", deleted),
+    ("tokens are due at their deadline, not before", due),
 ];
 
 fn token(run: u64, hash: u8, state: State) -> Token {
@@ -26,13 +26,13 @@ fn in_every_state() -> Vec<Token> {
 fn tokens_round_trip(subject: &Subject<'_>) {
     let tokens = in_every_state();
     let kept = tokens.clone();
-    keep(subject, move |tx| kept.iter().try_for_each(|token| tx.put_token(token)));
+    commit(subject, move |tx| kept.iter().try_for_each(|token| tx.put_token(token)));
     for token in &tokens {
-        assert_eq!(see(subject, |read| read.token(token.run)).as_ref(), Some(token));
-        assert_eq!(see(subject, |read| read.token_by_hash(&token.hash)).as_ref(), Some(token));
+        assert_eq!(query(subject, |read| read.token(token.run)).as_ref(), Some(token));
+        assert_eq!(query(subject, |read| read.token_by_hash(&token.hash)).as_ref(), Some(token));
     }
-    assert_eq!(see(subject, |read| read.token(RunId(1))), None);
-    assert_eq!(see(subject, |read| read.token_by_hash(&[1; 32])), None);
+    assert_eq!(query(subject, |read| read.token(RunId(1))), None);
+    assert_eq!(query(subject, |read| read.token_by_hash(&[1; 32])), None);
 }
 
 fn replaced(subject: &Subject<'_>) {
@@ -44,32 +44,32 @@ fn replaced(subject: &Subject<'_>) {
     ];
     for step in steps {
         let kept = step.clone();
-        keep(subject, move |tx| tx.put_token(&kept));
-        assert_eq!(see(subject, |read| read.token(RunId(9))), Some(step));
+        commit(subject, move |tx| tx.put_token(&kept));
+        assert_eq!(query(subject, |read| read.token(RunId(9))), Some(step));
     }
-    assert_eq!(see(subject, |read| read.token_by_hash(&[1; 32])), None, "the old secret opens nothing");
-    assert_eq!(see(subject, |read| read.tokens_until(f64::MAX)).len(), 1);
+    assert_eq!(query(subject, |read| read.token_by_hash(&[1; 32])), None, "the old secret is void");
+    assert_eq!(query(subject, |read| read.tokens_until(f64::MAX)).len(), 1);
 }
 
 fn deleted(subject: &Subject<'_>) {
     let tokens = in_every_state();
     let gone = tokens[0].clone();
     let run = gone.run;
-    keep(subject, move |tx| tokens.iter().try_for_each(|token| tx.put_token(token)));
+    commit(subject, move |tx| tokens.iter().try_for_each(|token| tx.put_token(token)));
     for _ in 0..2 {
-        keep(subject, move |tx| tx.delete_token(run));
-        assert_eq!(see(subject, |read| read.token(run)), None);
-        assert_eq!(see(subject, |read| read.token_by_hash(&gone.hash)), None);
-        assert_eq!(see(subject, |read| read.tokens_until(f64::MAX)).len(), 2);
+        commit(subject, move |tx| tx.delete_token(run));
+        assert_eq!(query(subject, |read| read.token(run)), None);
+        assert_eq!(query(subject, |read| read.token_by_hash(&gone.hash)), None);
+        assert_eq!(query(subject, |read| read.tokens_until(f64::MAX)).len(), 2);
     }
 }
 
 fn due(subject: &Subject<'_>) {
     let tokens = in_every_state();
     let kept = tokens.clone();
-    keep(subject, move |tx| kept.iter().try_for_each(|token| tx.put_token(token)));
+    commit(subject, move |tx| kept.iter().try_for_each(|token| tx.put_token(token)));
     let due = |at: f64| {
-        let mut due = see(subject, |read| read.tokens_until(at));
+        let mut due = query(subject, |read| read.tokens_until(at));
         due.sort_by(|a, b| a.state.until().total_cmp(&b.state.until()));
         due
     };

@@ -1,12 +1,12 @@
-//! Crash points: named places where a test may have the process killed, as by power or by `kill -9`. They are part of the
-//! port: each store has those that concern it, and a test knows them all by name.
+//! Crash points: named places where a test can kill the process. They are part of the port: each store visits its own
+//! points, and tests know all names.
 //!
-//! The program arms one of them; otherwise a visit costs one load.
+//! An unarmed point costs one atomic load.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// All crash points, in the order in which a run meets them.
+/// All crash points, in the order of a run.
 pub const POINTS: &[&str] = &[
     "before-commit",
     "after-commit",
@@ -39,14 +39,15 @@ struct Armed {
 
 static ARMED: OnceLock<Armed> = OnceLock::new();
 
-/// Has `kill` called at the first visit of the point `name`; `name:3`: at the third. Once per process.
+/// Arms a point: `kill` is called at the first visit of the point `name`, or at the third for `name:3`. Only the first
+/// call has an effect.
 pub fn arm(point: &str, kill: fn()) {
     let (name, visits) = point.split_once(':').unwrap_or((point, "1"));
     let visits_left = AtomicU32::new(visits.parse().unwrap_or(1));
     let _ = ARMED.set(Armed { name: name.to_owned(), visits_left, kill });
 }
 
-/// Dies here if this point is armed.
+/// Calls `kill` if this point is armed and due.
 pub fn point(name: &'static str) {
     debug_assert!(POINTS.contains(&name), "{name} is not in the list");
     let Some(armed) = ARMED.get() else { return };
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_armed_point_kills_at_the_visit_that_was_named() {
+    fn an_armed_point_kills_at_the_given_visit() {
         static KILLS: AtomicU32 = AtomicU32::new(0);
         arm("file-written:2", || {
             KILLS.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Who calls over the Control API and ours: accounts and their tokens, and the login of the `flwr` command line.
+//! Callers of the Control API and of Trellis' own API: accounts, tokens, and the login of the `flwr` command line.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -14,33 +14,33 @@ use trellis_wire::proto::*;
 use super::random;
 use crate::link::Link;
 
-/// The text is matched to the letter by official command lines.
+/// Official command lines compare this text exactly.
 const NO_ACCOUNT_AUTH: &str = "ControlServicer initialized without account authentication";
-/// A login must be approved within this time.
-const LOGIN_PATIENCE_S: f64 = 600.0;
-/// Clients ask this often whether it was.
+/// Timeout for the approval of a login.
+const LOGIN_TIMEOUT_S: f64 = 600.0;
+/// Poll interval of clients that wait for the approval.
 const LOGIN_POLL_S: i64 = 2;
-/// After its tokens were handed out a login is remembered for this long: the answer may have been lost.
+/// Retention of a login after its tokens were returned: the answer may have been lost.
 const LOGIN_GRACE_S: f64 = 60.0;
 /// Maximum number of pending logins: in total, and from one address.
 const MAX_LOGINS: usize = 10_000;
 const MAX_LOGINS_PER_SOURCE: usize = 50;
 
-/// The account that calls.
+/// The calling account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Who {
+pub struct CallerAccount {
     pub id: String,
     pub name: String,
     pub role: Role,
 }
 
-impl Who {
-    /// The one account there is while accounts are off: it may do everything.
-    pub fn nobody() -> Who {
-        Who { id: NOBODY_ID.to_owned(), name: NOBODY_NAME.to_owned(), role: Role::Admin }
+impl CallerAccount {
+    /// The built-in account of a SuperLink without accounts. It has all permissions.
+    pub fn built_in() -> CallerAccount {
+        CallerAccount { id: NOBODY_ID.to_owned(), name: NOBODY_NAME.to_owned(), role: Role::Admin }
     }
 
-    /// Runs are their owner's, and the administrators'.
+    /// Checks that the account owns the run or is an administrator.
     pub fn check_owner(&self, owner: &str) -> Result<(), Refusal> {
         if self.role.may(Permission::Administer) || owner == self.id {
             return Ok(());
@@ -49,29 +49,29 @@ impl Who {
     }
 }
 
-impl From<Account> for Who {
-    fn from(account: Account) -> Who {
-        Who { role: account.role(), id: account.id, name: account.name }
+impl From<Account> for CallerAccount {
+    fn from(account: Account) -> CallerAccount {
+        CallerAccount { role: account.role(), id: account.id, name: account.name }
     }
 }
 
-/// A fresh token and the hash under which it is known.
+/// Generates a token and its hash.
 pub fn new_token() -> (String, [u8; 32]) {
     let token = format!("trellis_{}", hex(&random::<32>()));
     let hash = sha256(token.as_bytes());
     (token, hash)
 }
 
-/// Whose token it is, if the account may do this.
-pub fn authenticate(link: &Link, token: &str, permission: Permission) -> Result<Who, Refusal> {
+/// Returns the account of the token if it has the permission.
+pub fn authenticate(link: &Link, token: &str, permission: Permission) -> Result<CallerAccount, Refusal> {
     let (hash, now) = (sha256(token.as_bytes()), link.now());
     let account = link.read(|view| access::authenticate(view, &hash, now))?;
     account.needs(permission)?;
     Ok(account.into())
 }
 
-/// The right of a long-running call. The call survives the expiry of its token. It does not survive revocation of the
-/// token, a disabled account, or loss of the permission.
+/// The permission of a long-running call. It survives the expiry of the token, but neither its revocation, nor a
+/// disabled account, nor the loss of the permission.
 pub struct LastingRight {
     /// `None` if accounts are off.
     pub shown: Option<(String, Permission)>,
@@ -86,7 +86,7 @@ impl LastingRight {
     }
 }
 
-/// Gives a new pair of tokens for a refresh token.
+/// Exchanges a refresh token for a new pair of tokens.
 pub async fn renew(link: &Link, refresh_token: &str) -> Result<Tokens, Refusal> {
     let (tokens, pair) = new_pair();
     let (hash, now) = (sha256(refresh_token.as_bytes()), link.now());
@@ -94,7 +94,7 @@ pub async fn renew(link: &Link, refresh_token: &str) -> Result<Tokens, Refusal> 
     Ok(tokens)
 }
 
-/// A pair of tokens as its owner gets it.
+/// A pair of tokens for its owner.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     pub access: String,
@@ -106,16 +106,16 @@ fn new_pair() -> (Tokens, Pair) {
     (Tokens { access, refresh }, Pair { access: access_hash, refresh: refresh_hash })
 }
 
-/// Logins under way. They are short and can be begun again, so they live in memory.
+/// Pending logins. In memory only: a login is short and can be repeated.
 #[derive(Default)]
 pub struct Logins(Mutex<HashMap<String, Login>>);
 
 struct Login {
     source: Source,
-    /// What the user shows to whoever approves.
+    /// The code that the user enters to approve the login.
     code: String,
     until: Seconds,
-    /// The id of the account that approved.
+    /// The id of the approving account.
     approved: Option<String>,
     tokens: Option<Tokens>,
 }
@@ -126,15 +126,15 @@ impl Logins {
         logins.retain(|_, login| login.until > now);
         let of_source = logins.values().filter(|login| login.source == source).count();
         if logins.len() >= MAX_LOGINS || of_source >= MAX_LOGINS_PER_SOURCE {
-            return Err(Refusal::new(Kind::Transient, "too many logins wait for approval; try again later"));
+            return Err(Refusal::new(Kind::Transient, "too many logins wait for approval; retry later"));
         }
         let (device, code) = (hex(&random::<32>()), hex(&random::<5>()).to_uppercase());
-        let login = Login { source, code: code.clone(), until: now + LOGIN_PATIENCE_S, approved: None, tokens: None };
+        let login = Login { source, code: code.clone(), until: now + LOGIN_TIMEOUT_S, approved: None, tokens: None };
         logins.insert(device.clone(), login);
         Ok((device, code))
     }
 
-    /// An account approves the login that shows this code.
+    /// Approves the login with this code for an account.
     pub fn approve(&self, code: &str, account: &str, now: Seconds) -> Result<(), Refusal> {
         let mut logins = self.0.lock().expect("no holder panics");
         let wanted = code.trim().to_uppercase();
@@ -145,7 +145,7 @@ impl Logins {
                 Ok(())
             }
             _ => {
-                Err(Refusal::new(Kind::NotFound, "No login with this code waits: it may have run out. Begin it again."))
+                Err(Refusal::new(Kind::NotFound, "No pending login has this code: it may have expired. Log in again."))
             }
         }
     }
@@ -154,7 +154,7 @@ impl Logins {
         let logins = self.0.lock().expect("no holder panics");
         match logins.get(device).filter(|login| login.until > now) {
             Some(login) => Ok((login.approved.clone(), login.tokens.clone())),
-            None => Err(Refusal::new(Kind::Precondition, "The login has run out. Begin it again.")),
+            None => Err(Refusal::new(Kind::Precondition, "The login has expired. Log in again.")),
         }
     }
 
@@ -166,7 +166,7 @@ impl Logins {
     }
 }
 
-/// Begins a login. `page` is where users approve it.
+/// Starts a login. `page` is the page on which users approve it.
 pub fn get_login_details(link: &Link, source: Source, page: &str) -> Result<GetLoginDetailsResponse, Refusal> {
     if !link.accounts {
         return Ok(GetLoginDetailsResponse { authn_type: "noop".to_owned(), ..Default::default() });
@@ -176,12 +176,12 @@ pub fn get_login_details(link: &Link, source: Source, page: &str) -> Result<GetL
         authn_type: "oidc".to_owned(),
         device_code,
         verification_uri_complete: format!("{page}?code={code}"),
-        expires_in: LOGIN_PATIENCE_S as i64,
+        expires_in: LOGIN_TIMEOUT_S as i64,
         interval: LOGIN_POLL_S,
     })
 }
 
-/// Empty until the login is approved.
+/// Returns tokens, or an empty response while the login is not approved.
 pub async fn get_auth_tokens(link: &Link, request: GetAuthTokensRequest) -> Result<GetAuthTokensResponse, Refusal> {
     if !link.accounts {
         return Err(Refusal::new(Kind::Unimplemented, NO_ACCOUNT_AUTH));
@@ -233,29 +233,33 @@ mod tests {
         assert_eq!(logins.approved(&device, 2.0).unwrap().0.as_deref(), Some("a"));
         let (tokens, _) = new_pair();
         logins.done(&device, &tokens, 2.0);
-        assert_eq!(logins.approved(&device, 3.0).unwrap().1.unwrap().access, tokens.access, "the answer was lost");
-        assert!(logins.approved(&device, 2.0 + LOGIN_GRACE_S).is_err(), "but not for ever");
+        assert_eq!(
+            logins.approved(&device, 3.0).unwrap().1.unwrap().access,
+            tokens.access,
+            "a retry after a lost answer"
+        );
+        assert!(logins.approved(&device, 2.0 + LOGIN_GRACE_S).is_err(), "after the grace period");
     }
 
     #[test]
-    fn a_login_runs_out_and_their_number_is_limited() {
+    fn logins_expire_and_their_number_is_limited() {
         let logins = Logins::default();
         let (device, code) = logins.begin(at(1), 0.0).unwrap();
-        assert!(logins.approve(&code, "a", LOGIN_PATIENCE_S).is_err());
-        assert!(logins.approved(&device, LOGIN_PATIENCE_S).is_err());
+        assert!(logins.approve(&code, "a", LOGIN_TIMEOUT_S).is_err());
+        assert!(logins.approved(&device, LOGIN_TIMEOUT_S).is_err());
         for _ in 0..MAX_LOGINS_PER_SOURCE {
-            logins.begin(at(1), LOGIN_PATIENCE_S).unwrap();
+            logins.begin(at(1), LOGIN_TIMEOUT_S).unwrap();
         }
-        assert_eq!(logins.begin(at(1), LOGIN_PATIENCE_S).unwrap_err().kind, Kind::Transient);
-        assert!(logins.begin(at(2), LOGIN_PATIENCE_S).is_ok(), "others can still log in");
+        assert_eq!(logins.begin(at(1), LOGIN_TIMEOUT_S).unwrap_err().kind, Kind::Transient);
+        assert!(logins.begin(at(2), LOGIN_TIMEOUT_S).is_ok(), "other addresses can log in");
     }
 
     #[test]
     fn runs_belong_to_their_account_and_to_administrators() {
-        let who = |id: &str, role| Who { id: id.to_owned(), name: id.to_owned(), role };
+        let who = |id: &str, role| CallerAccount { id: id.to_owned(), name: id.to_owned(), role };
         assert!(who("a", Role::Runner).check_owner("a").is_ok());
         assert!(who("a", Role::Runner).check_owner("b").is_err());
         assert!(who("a", Role::Admin).check_owner("b").is_ok());
-        assert!(Who::nobody().check_owner("b").is_ok());
+        assert!(CallerAccount::built_in().check_owner("b").is_ok());
     }
 }

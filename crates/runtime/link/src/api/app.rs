@@ -1,4 +1,4 @@
-//! ServerAppIo: the calls of ServerApps and of whoever starts them.
+//! ServerAppIo: the calls of ServerApps and their launchers.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -19,36 +19,36 @@ use trellis_wire::error_reply::{ErrorCode, error_message};
 use trellis_wire::proto::*;
 
 use super::{random, training};
-use crate::convert;
+use crate::convert::{self, malformed_push};
 use crate::dialect::app::{self as dialect, Caller};
 use crate::fab;
 use crate::link::Link;
-use crate::watch::{Facts, Failure, Instruction, said};
+use crate::watch::{Facts, Failure, Instruction, reply_values};
 
-/// A held pull looks by itself this often: nodes go offline without telling.
-const GLANCE: Duration = Duration::from_secs(1);
+/// Poll interval of a held pull: nodes go offline without an event.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What those start who do not say what they start.
-const UNASKED: ServerApp = ServerApp::Flower;
+/// The kind of runs for launchers that do not name one.
+const DEFAULT_SERVER_APP: ServerApp = ServerApp::Flower;
 
-/// A fresh secret and the hash under which it is known.
+/// Generates a secret and its hash.
 pub fn new_token() -> (String, [u8; 32]) {
     let secret = hex(&random::<128>());
     let hash = sha256(secret.as_bytes());
     (secret, hash)
 }
 
-/// Held until a run waits to be started, or the hold is over.
+/// Returns pending runs. Held until there is one, up to the hold time.
 pub async fn list_apps_to_launch(link: &Link, _: ListAppsToLaunchRequest) -> Result<ListAppsToLaunchResponse, Refusal> {
-    let runs = pending_runs(link, |server_app| server_app == UNASKED).await?;
+    let runs = pending_runs(link, |server_app| server_app == DEFAULT_SERVER_APP).await?;
     Ok(ListAppsToLaunchResponse { run_ids: runs.iter().map(|(run, _)| run.0).collect() })
 }
 
-/// Waits for runs that need a ServerApp which the caller starts.
+/// Waits for pending runs of the kinds that the caller can start.
 async fn pending_runs(link: &Link, starts: impl Fn(ServerApp) -> bool) -> Result<Vec<(RunId, ServerApp)>, Refusal> {
     let runs = link
         .room
-        .wait(Topic::Launch, link.limits.hold_launch_poll, GLANCE, || {
+        .wait(Topic::Launch, link.limits.hold_launch_poll, POLL_INTERVAL, || {
             let mut runs = link.read(|view| view.pending_runs())?;
             runs.retain(|(_, server_app)| starts(*server_app));
             Ok((!runs.is_empty()).then_some(runs))
@@ -57,9 +57,9 @@ async fn pending_runs(link: &Link, starts: impl Fn(ServerApp) -> bool) -> Result
     Ok(runs.unwrap_or_default())
 }
 
-/// Held as [`list_apps_to_launch`]; the same runs, as tasks.
+/// Like [`list_apps_to_launch`], with runs as tasks.
 pub async fn pull_pending_tasks(link: &Link, _: PullPendingTasksRequest) -> Result<PullPendingTasksResponse, Refusal> {
-    let runs = pending_runs(link, |server_app| server_app == UNASKED).await?;
+    let runs = pending_runs(link, |server_app| server_app == DEFAULT_SERVER_APP).await?;
     let tasks = runs.into_iter().filter_map(|(run, _)| task(link, run).transpose());
     Ok(PullPendingTasksResponse { tasks: tasks.collect::<Result<_, _>>()? })
 }
@@ -69,7 +69,7 @@ fn task(link: &Link, run: RunId) -> Result<Option<Task>, Refusal> {
     Ok(run.map(|run| dialect::task(&convert::run_out(&run, Default::default()), run.server_app)))
 }
 
-/// Gives a run to the caller: the secret of its token, or nothing if somebody else has it.
+/// Claims a run. Returns the secret of its token, or `None` if the run is already claimed.
 async fn claim(link: &Link, run: RunId, server_app: ServerApp) -> Result<Option<String>, Refusal> {
     let now = link.now();
     let (secret, hash) = new_token();
@@ -79,10 +79,10 @@ async fn claim(link: &Link, run: RunId, server_app: ServerApp) -> Result<Option<
 }
 
 pub async fn claim_task(link: &Link, request: ClaimTaskRequest) -> Result<ClaimTaskResponse, Refusal> {
-    Ok(ClaimTaskResponse { token: claim(link, RunId(request.task_id), UNASKED).await? })
+    Ok(ClaimTaskResponse { token: claim(link, RunId(request.task_id), DEFAULT_SERVER_APP).await? })
 }
 
-/// Finds and claims in one step. Held until there is a run to give, or the hold is over.
+/// Finds and claims a run in one call. Held until there is one, up to the hold time.
 pub async fn acquire_task(link: &Link, request: AcquireTaskRequest) -> Result<AcquireTaskResponse, Refusal> {
     let supported = |server_app| request.supported_task_types.iter().any(|it| it == dialect::task_type(server_app));
     if ![ServerApp::Flower, ServerApp::Native].into_iter().any(supported) {
@@ -96,9 +96,11 @@ pub async fn acquire_task(link: &Link, request: AcquireTaskRequest) -> Result<Ac
     Ok(AcquireTaskResponse::default())
 }
 
-/// An empty token: somebody else has the run.
+/// Claims a run. Returns an empty token if the run is already claimed.
 pub async fn request_token(link: &Link, request: RequestTokenRequest) -> Result<RequestTokenResponse, Refusal> {
-    Ok(RequestTokenResponse { token: claim(link, RunId(request.run_id), UNASKED).await?.unwrap_or_default() })
+    Ok(RequestTokenResponse {
+        token: claim(link, RunId(request.run_id), DEFAULT_SERVER_APP).await?.unwrap_or_default(),
+    })
 }
 
 pub async fn pull_app_inputs(
@@ -119,7 +121,7 @@ pub async fn pull_task_input(
     pull_inputs(link, hash_of(caller)?, client).await.map(dialect::task_input)
 }
 
-/// From 1.30 the token is in a header, and without it nothing is possible.
+/// From 1.30 on, every call needs the token in a header.
 fn hash_of(caller: &Caller) -> Result<[u8; 32], Refusal> {
     match caller {
         Caller::Token { hash, .. } => Ok(*hash),
@@ -134,7 +136,7 @@ async fn pull_inputs(link: &Link, hash: [u8; 32], client: String) -> Result<Pull
     tracing::info!(run = inputs.run.id.0, client = inputs.run.client, "run is running");
     link.watch.run_started(inputs.run.id, facts(&inputs.run, &inputs.fab), link.now());
     let context = Context::decode(inputs.context)
-        .map_err(|_| Refusal::new(Kind::Precondition, "the context of the run is damaged"))?;
+        .map_err(|_| Refusal::new(Kind::Precondition, "the stored context of the run is damaged"))?;
     Ok(PullAppInputsResponse {
         context: Some(context),
         run: Some(convert::run_out(&inputs.run, Default::default())),
@@ -142,18 +144,18 @@ async fn pull_inputs(link: &Link, hash: [u8; 32], client: String) -> Result<Pull
     })
 }
 
-/// What is known of a run's training before it begins.
+/// Returns what is known of a run's training before it starts.
 pub fn facts(run: &trellis_core::run::Run, fab: &Fab) -> Facts {
     let overrides = convert::override_config_out(&run.override_config);
     let facts = Facts::of(fab::pyproject(&fab.content).ok().as_ref(), &overrides);
     Facts { reports: run.server_app == ServerApp::Native, ..facts }
 }
 
-/// A connection over which a ServerApp worked is gone: the app may be too.
+/// Records that the connection of a ServerApp was closed; the app may have ended too.
 pub async fn hangup(link: &Link, run: RunId) {
     let now = link.now();
     if let Err(error) = link.write(move |tx| app::hangup(tx, run, now)).await {
-        tracing::debug!(run = run.0, %error, "a hangup could not be noted");
+        tracing::debug!(run = run.0, %error, "cannot record a closed connection");
     }
 }
 
@@ -169,7 +171,7 @@ pub async fn push_app_outputs(
     Ok(PushAppOutputsResponse {})
 }
 
-/// The context and the outcome in one: the run is over with it.
+/// Stores the context and the outcome, and finishes the run.
 pub async fn push_task_output(
     link: &Link,
     caller: &Caller,
@@ -227,7 +229,7 @@ pub async fn update_run_status(
     let (run, now) = (caller.run(request.run_id), link.now());
     let status = request.run_status.unwrap_or_default();
     if status.status != "finished" {
-        // Starting and running follow from what the app does, not from what it says.
+        // Starting and running follow from the app's calls, not from its reports.
         link.read(|view| running(view, run))?;
         return Ok(UpdateRunStatusResponse {});
     }
@@ -256,23 +258,13 @@ pub async fn push_messages(
     messages: &[Message],
     trees: &[ObjectTree],
 ) -> Result<PushAppMessagesResponse, Refusal> {
-    let malformed = |what: &str| Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {what}"));
-    if messages.is_empty() {
-        return Err(malformed("`messages_list` must not be empty"));
-    }
-    if messages.len() != trees.len() {
-        return Err(malformed("each message needs one object tree"));
-    }
+    let pushed = convert::pushed_messages(messages, trees)?;
     let session_id = session_id(&messages[0]);
-    let messages = messages
-        .iter()
-        .zip(trees)
-        .map(|(message, tree)| {
-            let (envelope, reply_to) = convert::envelope(message)?;
-            if reply_to.is_some() {
-                return Err(malformed("`metadata.reply_to_message_id` MUST not be set."));
-            }
-            Ok((envelope, convert::tree(tree)?))
+    let messages = pushed
+        .into_iter()
+        .map(|(envelope, reply_to, tree)| match reply_to {
+            None => Ok((envelope, tree)),
+            Some(_) => Err(malformed_push("`metadata.reply_to_message_id` MUST not be set.")),
         })
         .collect::<Result<Vec<_>, _>>()?;
     let now = link.now();
@@ -285,7 +277,7 @@ pub async fn push_messages(
     let taken: Vec<_> =
         sent.into_iter().zip(&pushed.ids).filter(|(_, id)| id.is_some()).map(|(sent, _)| sent).collect();
     link.watch.instructions_pushed(run, &taken, now);
-    training::keep_observed(link);
+    training::store_observed(link);
     Ok(PushAppMessagesResponse {
         message_ids: pushed.ids.iter().map(|id| id.map(|id| id.to_string()).unwrap_or_default()).collect(),
         objects_to_push: pushed.missing.iter().map(ToString::to_string).collect(),
@@ -293,14 +285,14 @@ pub async fn push_messages(
     })
 }
 
-/// From 1.33 objects are pushed in a session that the announcement opened. Here the announcement itself says which
-/// objects are wanted, until they are all here: a session is only a name, that of the first message.
+/// Returns the name of the session for pushed objects, which official clients need from 1.33 on. Sessions have no state
+/// here, because the announcement lists the missing objects: the name is the id of the first message.
 pub fn session_id(first: &Message) -> String {
     first.metadata.as_ref().map(|metadata| metadata.message_id.chars().take(32).collect()).unwrap_or_default()
 }
 
-/// Held until the replies asked for, or as many as are enough, are here or will never be, or until the hold is over; then
-/// gives what there is. A bad id gets an error reply; it never fails the call, so no good reply is lost with it.
+/// Returns replies. Held until all requested replies, or enough of them, are ready or will never arrive, up to the hold
+/// time. An invalid id gets an error reply; it does not fail the call, which would lose the other replies.
 pub async fn pull_messages(
     link: &Link,
     caller: &Caller,
@@ -314,29 +306,32 @@ pub async fn pull_messages(
         ServerApp::Native => link.limits.hold_native_app_pull,
     };
     let mut awaited = Awaited::new(run, asked.ids.clone(), request.enough as usize, link.now());
-    let settled =
-        link.room.wait(Topic::Replies(run), hold, GLANCE, || link.read(|view| awaited.look(view, link.now()))).await?;
-    tracing::debug!(run = run.0, asked = asked.ids.len(), enough = settled.is_some(), "replies asked for");
+    let settled = link
+        .room
+        .wait(Topic::Replies(run), hold, POLL_INTERVAL, || link.read(|view| awaited.check(view, link.now())))
+        .await?;
+    tracing::debug!(run = run.0, asked = asked.ids.len(), enough = settled.is_some(), "replies requested");
     let mut ids = settled.unwrap_or_else(|| asked.ids.clone());
     let mut collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
-    if !collected.never.is_empty() || !collected.of_another_run.is_empty() {
+    if !collected.unavailable.is_empty() || !collected.of_another_run.is_empty() {
         ids.retain(|id| !collected.of_another_run.contains(id));
         let aliases: Vec<_> = collected.of_another_run.iter().map(|id| asked.alias(id.to_string())).collect();
         ids.extend(&aliases);
-        let (never, now) = ([collected.never, aliases].concat(), link.now());
+        let (unavailable, now) = ([collected.unavailable, aliases].concat(), link.now());
         let texts = asked.aliases.clone();
         let encode = move |envelope: &Envelope, id| encode_error_reply(envelope, id, texts.get(&id));
-        link.write(move |tx| app::answer_missing(tx, run, &never, now, &encode)).await?;
+        link.write(move |tx| app::answer_missing(tx, run, &unavailable, now, &encode)).await?;
         collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
     }
     crash::point("replies-collected");
-    let told = link.read(|view| Ok(collected.replies.iter().map(|(_, tree)| said(view, tree)).collect::<Vec<_>>()));
-    for ((reply, _), said) in collected.replies.iter().zip(told.unwrap_or_default()) {
+    let values =
+        link.read(|view| Ok(collected.replies.iter().map(|(_, tree)| reply_values(view, tree)).collect::<Vec<_>>()));
+    for ((reply, _), values) in collected.replies.iter().zip(values.unwrap_or_default()) {
         let error = reply.envelope.error.as_ref();
         let failure = error.map(|error| Failure { code: error.code, reason: &error.reason });
-        link.watch.reply_taken(run, reply.reply_to, failure, &said, link.now());
+        link.watch.reply_collected(run, reply.reply_to, failure, &values, link.now());
     }
-    training::keep_observed(link);
+    training::store_observed(link);
     let (messages_list, message_object_trees) = collected
         .replies
         .iter()
@@ -351,8 +346,8 @@ pub async fn pull_messages(
     Ok(PullAppMessagesResponse { messages_list, message_object_trees })
 }
 
-/// The messages that a pull asks for. Text that is not the id of a message of the run gets an error reply, as an unknown
-/// message does; the reply is stored under an alias.
+/// The messages that a pull requests. A text that is not the id of a message of the run gets an error reply, like an
+/// unknown message; the reply is stored under an alias.
 struct Asked {
     run: RunId,
     ids: Vec<MessageId>,
@@ -374,7 +369,7 @@ impl Asked {
         asked
     }
 
-    /// No message has this id: the hashed bytes of a message begin with its type.
+    /// Returns an id that no message has: the hashed bytes of a message start with its kind.
     fn alias(&mut self, text: String) -> MessageId {
         let id = MessageId::new(sha256(format!("{} {text}", self.run).as_bytes()));
         self.aliases.insert(id, text);
@@ -382,7 +377,7 @@ impl Asked {
     }
 }
 
-/// An error reply as an object, in Flower's encoding. `alias_of` is the text that the app asked for under an alias.
+/// Encodes an error reply as an object. `alias_of` is the text that the app requested under an alias.
 fn encode_error_reply(envelope: &Envelope, reply_to: MessageId, alias_of: Option<&String>) -> (MessageId, Bytes) {
     let mut metadata = convert::metadata_out(envelope, Some(reply_to));
     if let Some(text) = alias_of {
@@ -399,7 +394,7 @@ fn encode_error_reply(envelope: &Envelope, reply_to: MessageId, alias_of: Option
     (id, object)
 }
 
-/// Not waited for: a confirmation that a crash takes away leaves something to be tidied up at the end of the run.
+/// Does not wait for the commit: a confirmation lost in a crash only delays cleanup to the end of the run.
 pub async fn confirm_message_received(
     link: &Link,
     caller: &Caller,
@@ -449,7 +444,7 @@ pub async fn push_logs(link: &Link, caller: &Caller, request: PushLogsRequest) -
     Ok(PushLogsResponse {})
 }
 
-/// Adds to a run's log and tells those who follow it.
+/// Appends to a run's log and wakes its readers.
 pub async fn append_log(link: &Link, run: RunId, text: String) -> Result<(), Refusal> {
     if text.is_empty() {
         return Ok(());
@@ -466,7 +461,7 @@ pub async fn append_log(link: &Link, run: RunId, text: String) -> Result<(), Ref
     .await
 }
 
-/// Objects of a ServerApp carry the SuperLink's own node id.
+/// Objects of a ServerApp have the SuperLink's node id.
 pub fn check_sender(node: NodeId) -> Result<(), Refusal> {
     if node == NodeId::SUPERLINK {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Watching from outside: a call that is held until a run or a node changes. It says what to look at, not how it is.
+//! Watches for external observers: a call held until a run or a node changes. It returns what changed, not the new
+//! state.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -11,16 +12,16 @@ use trellis_wire::call::{Changed, DEFAULT_WAIT_S, Watch};
 use crate::changes::Since;
 use crate::link::{Link, STOPPING};
 
-/// A call is held at most this long, whatever it asks for.
+/// Maximum hold time of a watch.
 const MAX_WAIT_S: u64 = 60;
-/// Of the finished runs as many are named to somebody who knows nothing.
+/// Maximum number of finished runs in a first answer.
 const MAX_FINISHED: usize = 100;
 
 fn changed(Since { at, runs, nodes }: Since) -> Changed {
     Changed { at, runs: runs.iter().map(ToString::to_string).collect(), nodes }
 }
 
-/// Held until something changed, or the hold is over.
+/// Waits for a change, up to the hold time.
 pub async fn watch(link: &Link, asked: Watch) -> Result<Changed, Refusal> {
     let Some(after) = asked.after else { return everything(link) };
     let hold = Duration::from_secs(asked.wait_s.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S));
@@ -30,15 +31,15 @@ pub async fn watch(link: &Link, asked: Watch) -> Result<Changed, Refusal> {
     };
     match link.room.wait(Topic::Changes, hold, hold, look).await? {
         Some(changed) => Ok(changed),
-        // Who hears "nothing" asks again at once.
+        // A client that gets "no change" polls again at once.
         None if link.room.is_closed() => Err(Refusal::new(Kind::Transient, STOPPING)),
         None => Ok(Changed { at: after, runs: Vec::new(), nodes: false }),
     }
 }
 
-/// What somebody looks at first: the runs at work, and those that ended last.
+/// Returns the initial state: unfinished runs, and the runs that finished last.
 fn everything(link: &Link) -> Result<Changed, Refusal> {
-    // The moment before the look: what changes meanwhile is told again rather than not at all.
+    // Taken before the query: a concurrent change is reported twice instead of never.
     let at = link.changes.now();
     let (mut finished, mut runs): (Vec<_>, Vec<_>) =
         link.read(|view| view.runs())?.into_iter().partition(|run| run.state().is_finished());

@@ -1,4 +1,4 @@
-//! Control: the calls of the `flwr` command line.
+//! The Control API: calls of the `flwr` command line.
 
 use std::collections::HashMap;
 use std::path::{Component, Path};
@@ -18,7 +18,7 @@ use trellis_digest::sha256_hex;
 use trellis_wire::fab::{Config, RUN_MARK, check_path, path_settings};
 use trellis_wire::proto::*;
 
-use super::account::{LastingRight, Who};
+use super::account::{CallerAccount, LastingRight};
 use super::random_id;
 use crate::config::Isolation;
 use crate::convert;
@@ -29,16 +29,16 @@ use crate::identity::parse_key;
 use crate::link::Link;
 use crate::watch::Departure;
 
-// Texts that the official command line looks for, to the letter.
+// The official command line compares these texts exactly.
 const RUN_NOT_FOUND: &str = "Run ID not found";
 const NO_ARTIFACTS: &str = "ControlServicer initialized without artifact provider";
 const KEY_NOT_VALID: &str = "The provided public key is not valid";
 
-/// Log text in one answer.
+/// Maximum log text per message.
 const LOG_BYTES: usize = 1 << 20;
-/// A log stream polls for new lines and rechecks its reader's right at this interval, even without a wake-up.
-const LOG_GLANCE: Duration = Duration::from_secs(5);
-/// A log stream is ended after this; official clients ask again after a minute.
+/// Interval at which a log stream polls for new lines and rechecks the permission of its reader.
+const LOG_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum duration of a log stream; official clients reconnect after a minute.
 const LOG_HOLD: Duration = Duration::from_secs(3600);
 
 fn run_not_found() -> Refusal {
@@ -47,7 +47,7 @@ fn run_not_found() -> Refusal {
 
 pub async fn start_run(
     link: &Link,
-    who: &Who,
+    who: &CallerAccount,
     client: &Client,
     request: StartRunRequest,
 ) -> Result<StartRunResponse, Refusal> {
@@ -74,7 +74,7 @@ pub async fn start_run(
         check_paths(link, who, &request.override_config)?;
     }
     let config = completed(link, &content, request.override_config)?;
-    let (told, mark) = (config.told(), config.config.get(RUN_MARK).cloned());
+    let (changes, mark) = (config.describe(), config.config.get(RUN_MARK).cloned());
     let (id, now) = (RunId(random_id()), link.now());
     let verifications = convert::verifications_in(verifications);
     let fab = Fab { hash: sha256_hex(&content), content, verifications };
@@ -89,7 +89,7 @@ pub async fn start_run(
         server_app,
     };
     let context = Context { run_id: id.0, state: Some(RecordDict::default()), ..Default::default() }.encode_to_vec();
-    let log = told.clone();
+    let log = changes.clone();
     let started = link.write(move |tx| {
         if let Some(same) = marked(tx, &new, mark.as_ref())? {
             return Ok(same);
@@ -100,13 +100,13 @@ pub async fn start_run(
     });
     let started = started.await?;
     if started != id {
-        tracing::info!(run = started.0, "run asked for again");
+        tracing::info!(run = started.0, "run already submitted");
         return Ok(run_started(started, client));
     }
     crash::point("run-created");
     tracing::info!(run = id.0, app = metadata.id(), native = server_app == ServerApp::Native, "run created");
-    if let Some(told) = told {
-        tracing::info!(run = id.0, "{}", told.trim_end().replace('\n', " "));
+    if let Some(changes) = changes {
+        tracing::info!(run = id.0, "{}", changes.trim_end().replace('\n', " "));
     }
     Ok(run_started(id, client))
 }
@@ -120,9 +120,9 @@ fn run_started(id: RunId, client: &Client) -> StartRunResponse {
     }
 }
 
-/// Checks the paths in the settings of a native run that is trained on this machine. Refuses paths of runs that the
-/// account may not access.
-fn check_paths(link: &Link, who: &Who, config: &Config) -> Result<(), Refusal> {
+/// Checks the paths in the settings of a native run on this machine. Refuses paths of runs that the account may not
+/// access.
+fn check_paths(link: &Link, who: &CallerAccount, config: &Config) -> Result<(), Refusal> {
     for (setting, path) in path_settings(config) {
         check_path(setting, path).map_err(|outside| Refusal::new(Kind::Invalid, outside.to_string()))?;
         let Some(run) = run_of_path(path) else { continue };
@@ -135,7 +135,7 @@ fn check_paths(link: &Link, who: &Who, config: &Config) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The run that owns a path in the directory of models: `RUN/...` or `RUN@ROUND`.
+/// Returns the run that owns a path in the models directory: `RUN/...` or `RUN@ROUND`.
 fn run_of_path(path: &str) -> Option<RunId> {
     let mut names = Path::new(path).components().filter_map(|component| match component {
         Component::Normal(name) => name.to_str(),
@@ -144,7 +144,7 @@ fn run_of_path(path: &str) -> Option<RunId> {
     names.next()?.split('@').next()?.parse().ok().map(RunId)
 }
 
-/// The run that this account started with the same mark: whoever asks again did not hear the answer.
+/// Returns the run that this account started with the same mark: the first answer was lost.
 fn marked(tx: &dyn Tx, new: &NewRun, mark: Option<&Scalar>) -> Result<Option<RunId>, Refusal> {
     let Some(mark) = mark else { return Ok(None) };
     let is_same = |run: &Run| {
@@ -153,7 +153,7 @@ fn marked(tx: &dyn Tx, new: &NewRun, mark: Option<&Scalar>) -> Result<Option<Run
     Ok(tx.runs()?.iter().find(|run| is_same(run)).map(|run| run.id))
 }
 
-/// What a run is given, with the defaults of this SuperLink.
+/// Adds this SuperLink's defaults to the configuration of a run.
 fn completed(link: &Link, content: &[u8], given: Config) -> Result<Completed, Refusal> {
     if link.run_defaults.is_empty() {
         return Ok(Completed { config: given, ..Completed::default() });
@@ -161,7 +161,7 @@ fn completed(link: &Link, content: &[u8], given: Config) -> Result<Completed, Re
     Ok(defaults::complete(given, &fab::config(content)?, &link.run_defaults))
 }
 
-pub async fn stop_run(link: &Link, who: &Who, request: StopRunRequest) -> Result<StopRunResponse, Refusal> {
+pub async fn stop_run(link: &Link, who: &CallerAccount, request: StopRunRequest) -> Result<StopRunResponse, Refusal> {
     let (run, now) = (RunId(request.run_id), link.now());
     link.read(|view| match view.run(run)? {
         Some(run) => who.check_owner(&run.account),
@@ -172,12 +172,12 @@ pub async fn stop_run(link: &Link, who: &Who, request: StopRunRequest) -> Result
     Ok(StopRunResponse { success: true })
 }
 
-/// Whether there is such a log at all.
+/// Checks that the run exists.
 pub fn log_exists(link: &Link, request: &StreamLogsRequest) -> Result<(), Refusal> {
     link.read(|view| view.run(RunId(request.run_id))?.map(drop).ok_or_else(run_not_found))
 }
 
-/// Streams the log until the run is finished and everything is sent, or until the reader loses its right.
+/// Streams the log until the run is finished and all lines are sent, or until the reader loses its permission.
 pub async fn stream_logs(
     link: &Link,
     right: &LastingRight,
@@ -187,10 +187,10 @@ pub async fn stream_logs(
     let run = RunId(request.run_id);
     let mut after: Seconds = request.after_timestamp;
     loop {
-        // The state is read before the log: what a finished run still wrote is in the log already.
+        // Read the state before the log: the log then contains the last lines of a finished run.
         let found = link
             .room
-            .wait(Topic::Log(run), LOG_HOLD, LOG_GLANCE, || {
+            .wait(Topic::Log(run), LOG_HOLD, LOG_POLL_INTERVAL, || {
                 right.check(link)?;
                 link.read(|view| {
                     let finished = view.run(run)?.ok_or_else(run_not_found)?.state().is_finished();
@@ -203,12 +203,12 @@ pub async fn stream_logs(
         after = log.latest;
         let response = StreamLogsResponse { log_output: log.text, latest_timestamp: log.latest };
         if send.send(Ok(response.encode_to_vec().into())).await.is_err() {
-            return Ok(()); // The reader went away.
+            return Ok(()); // The reader disconnected.
         }
     }
 }
 
-pub async fn list_runs(link: &Link, _: &Who, request: ListRunsRequest) -> Result<ListRunsResponse, Refusal> {
+pub async fn list_runs(link: &Link, _: &CallerAccount, request: ListRunsRequest) -> Result<ListRunsResponse, Refusal> {
     let runs = link.read(|view| {
         let mut runs = match request.run_id {
             Some(id) => vec![view.run(RunId(id))?.ok_or_else(run_not_found)?],
@@ -254,7 +254,7 @@ fn with_traffic(
         .collect()
 }
 
-/// Runs that this SuperLink starts as soon as it may run another ServerApp, the next one first.
+/// Returns the runs that wait for a free ServerApp slot, the next one first.
 fn queue(link: &Link, view: &dyn trellis_core::port::Read) -> Result<Vec<RunId>, Refusal> {
     let starts_here = |server_app| match server_app {
         ServerApp::Flower => link.isolation == Isolation::Subprocess,
@@ -264,13 +264,17 @@ fn queue(link: &Link, view: &dyn trellis_core::port::Read) -> Result<Vec<RunId>,
     Ok(pending.filter(|(_, server_app)| starts_here(*server_app)).map(|(id, _)| id).collect())
 }
 
-pub async fn pull_artifacts(_: &Link, _: &Who, _: PullArtifactsRequest) -> Result<PullArtifactsResponse, Refusal> {
+pub async fn pull_artifacts(
+    _: &Link,
+    _: &CallerAccount,
+    _: PullArtifactsRequest,
+) -> Result<PullArtifactsResponse, Refusal> {
     Err(Refusal::new(Kind::Unimplemented, NO_ARTIFACTS))
 }
 
 pub async fn register_node(
     link: &Link,
-    who: &Who,
+    who: &CallerAccount,
     request: RegisterNodeRequest,
 ) -> Result<RegisterNodeResponse, Refusal> {
     if parse_key(&request.public_key).is_none() {
@@ -289,7 +293,7 @@ pub async fn register_node(
 
 pub async fn unregister_node(
     link: &Link,
-    who: &Who,
+    who: &CallerAccount,
     request: UnregisterNodeRequest,
 ) -> Result<UnregisterNodeResponse, Refusal> {
     let (node, now, who) = (NodeId(request.node_id), link.now(), who.clone());
@@ -298,7 +302,7 @@ pub async fn unregister_node(
     Ok(UnregisterNodeResponse {})
 }
 
-pub async fn list_nodes(link: &Link, _: &Who, _: ListNodesRequest) -> Result<ListNodesResponse, Refusal> {
+pub async fn list_nodes(link: &Link, _: &CallerAccount, _: ListNodesRequest) -> Result<ListNodesResponse, Refusal> {
     let now = link.now();
     Ok(ListNodesResponse { nodes_info: nodes(link, now)?, now: convert::iso_time(now) })
 }
@@ -312,7 +316,7 @@ pub fn list_federations(client: &Client) -> ListFederationsResponse {
     ListFederationsResponse { federations: vec![federation] }
 }
 
-/// Encoded already: the numbering depends on the client.
+/// Returns encoded bytes, because the field numbers depend on the client.
 pub async fn show_federation(link: &Link, client: &Client, request: ShowFederationRequest) -> Result<Bytes, Refusal> {
     if !dialect::is_federation(&request.federation_name) {
         let text =

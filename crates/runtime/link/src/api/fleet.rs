@@ -1,4 +1,4 @@
-//! Fleet: the calls of SuperNodes. Every one is signed; the key must be the node's.
+//! The Fleet API: calls of SuperNodes. Each call is signed with the node's key.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use trellis_clock::now_s;
 use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
-use trellis_core::fleet::{self, NewReply, Taken};
+use trellis_core::fleet::{self, NewReply, PushOutcome};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::object;
 use trellis_core::port::{Read, Topic, Tx, crash};
@@ -19,17 +19,17 @@ use trellis_wire::proto::*;
 use super::app::session_id;
 use super::random_id;
 use super::trellis::node_id;
-use crate::convert;
+use crate::convert::{self, malformed_push};
 use crate::dialect::Client;
 use crate::identity::Signature;
 use crate::link::Link;
 use crate::shards::Shard;
 use crate::watch::{Departure, numbers, round_of};
 
-/// Told to nodes with every answer; official nodes do not look at it.
+/// Returned with every answer; official nodes ignore it.
 const RECONNECT_S: u64 = 5;
-/// A held pull looks by itself this often: another SuperLink on the same store cannot wake it.
-const GLANCE: Duration = Duration::from_secs(30);
+/// Poll interval of a held pull: another SuperLink on the same store cannot wake it.
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The caller: the key that signed the call, the node of the key, and the dialect of the call.
 #[derive(Clone)]
@@ -43,24 +43,24 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Checks the signature. Unknown keys are refused unless `strangers` is set. The key is looked up first, so that an
-    /// unknown caller does not cause a signature check.
+    /// Verifies the signature. Refuses unknown keys unless `unknown_senders` is set. The key is looked up first, so that
+    /// unknown callers cause no signature verification.
     pub fn verify(
         link: &Link,
         client: &Client,
         headers: &HeaderMap,
         remote: SocketAddr,
-        strangers: bool,
+        unknown_senders: bool,
     ) -> Result<Caller, Refusal> {
         let shown = Signature::of(headers)?;
-        // The version is read before the node, so that a node removed in between is looked up again.
+        // Read the version before the node, so that a concurrent removal of the node leads to another lookup.
         let version = link.changes.nodes_version();
         let look_up = || link.read(|view| fleet::member(view, &shown.key));
         let node = link.identities.member(&shown.key, version, look_up)?;
-        if node.is_none() && !strangers {
+        if node.is_none() && !unknown_senders {
             return Err(no_node());
         }
-        // Not the link's clock, which never goes back: the clocks of other machines are compared with the system's.
+        // Not the link's monotonic clock: signatures contain the system time of other machines.
         link.identities.verify(&shown, now_s())?;
         Ok(Caller { key: shown.key, node, transport: client.transport, client: client.describe(headers), remote })
     }
@@ -73,7 +73,7 @@ impl Caller {
         self.node
     }
 
-    /// The caller speaks for this node.
+    /// Checks that the caller is this node.
     pub fn is_node(&self, id: NodeId) -> Result<NodeId, Refusal> {
         if self.node == Some(id) { Ok(id) } else { Err(no_node()) }
     }
@@ -125,7 +125,7 @@ pub async fn activate_node(
     let node = link.write(activate).await?;
     crash::point("node-activated");
     tracing::debug!(node = node.0, client = caller.client, "node activated");
-    // A process that begins takes work; if it does not, it says so.
+    // A new process accepts work until it reports otherwise.
     link.draining.set(node, false);
     link.watch.node_joined(node, Some(caller.remote));
     Ok(ActivateNodeResponse { node_id: node.0 })
@@ -166,7 +166,7 @@ pub async fn send_node_heartbeat(
 ) -> Result<SendNodeHeartbeatResponse, Refusal> {
     let (node, now) = (caller.is_node(convert::node_id(request.node.as_ref()))?, link.now());
     let success =
-        link.write_soon(move |tx: &mut dyn Tx| fleet::heartbeat(tx, node, request.heartbeat_interval, now)).await?;
+        link.write_deferred(move |tx: &mut dyn Tx| fleet::heartbeat(tx, node, request.heartbeat_interval, now)).await?;
     Ok(SendNodeHeartbeatResponse { success })
 }
 
@@ -183,13 +183,13 @@ pub async fn describe_node(link: &Link, caller: &Caller, said: DescribeNode) -> 
     if let Some(draining) = said.draining
         && link.draining.set(node, draining)
     {
-        tracing::info!(node = node.0, draining, "a node says whether it takes new work");
+        tracing::info!(node = node.0, draining, "node changed its draining status");
         link.nodes_changed();
     }
     Ok(Done {})
 }
 
-/// Tells a node which part of the data it has, in a run. Nodes with a shard of their own do not ask.
+/// Returns the shard of a node in a run. Nodes with a configured shard do not ask.
 pub async fn node_shard(link: &Link, caller: &Caller, asked: AskShard) -> Result<NodeShard, Refusal> {
     let node = caller.is_node(node_id(&asked.node_id)?)?;
     let no_run = |_| Refusal::new(Kind::Invalid, "the ID of a run is a number");
@@ -206,7 +206,7 @@ pub async fn node_shard(link: &Link, caller: &Caller, asked: AskShard) -> Result
     })
 }
 
-/// Held until there is something for the node, or the hold is over.
+/// Held until there is an instruction for the node, up to the hold time.
 pub async fn pull_messages(
     link: &Link,
     caller: &Caller,
@@ -218,13 +218,13 @@ pub async fn pull_messages(
         Transport::Http => link.limits.hold_node_pull_http,
     };
     let pulled = loop {
-        // Who it is, is asked with every look: a node that is taken away while it waits is told so.
+        // Check the identity with every poll: the node may be removed while it waits.
         let look = || link.read(|view| caller.is_node_in(view, node).and_then(|node| view.deliverable(node)));
-        if link.room.wait(Topic::Node(node), hold, GLANCE, look).await?.is_none() {
+        if link.room.wait(Topic::Node(node), hold, POLL_INTERVAL, look).await?.is_none() {
             return Ok(PullMessagesResponse::default());
         }
         let (caller, now) = (caller.clone(), link.now());
-        // Nothing: it has expired in this moment, or another call of the node was first.
+        // No instruction: it has just expired, or a concurrent call of the node got it.
         let pull = move |tx: &mut dyn Tx| caller.is_node_in(tx, node).and_then(|node| fleet::pull(tx, node, now));
         if let Some(pulled) = link.write(pull).await? {
             break pulled;
@@ -257,7 +257,7 @@ pub async fn push_messages(
     let ids: Vec<String> = replies.iter().map(|reply| reply.envelope.id.to_string()).collect();
     let runtimes_s: Vec<f64> = replies.iter().map(|reply| reply.runtime_s).collect();
     let now = link.now();
-    replies.iter().for_each(|reply| link.watch.reply_came(run, reply.reply_to, now));
+    replies.iter().for_each(|reply| link.watch.reply_arrived(run, reply.reply_to, now));
     let mut taken = Vec::with_capacity(replies.len());
     for replies in object::transactions(replies, |reply| &reply.tree) {
         let push = move |tx: &mut dyn Tx| {
@@ -269,11 +269,11 @@ pub async fn push_messages(
     let mut objects_to_push = Vec::new();
     for ((id, runtime_s), taken) in ids.iter().zip(runtimes_s).zip(taken) {
         match taken {
-            Taken::Announced { missing } => {
+            PushOutcome::Announced { missing } => {
                 objects_to_push.extend(missing.iter().map(ToString::to_string));
                 link.watch.metrics.clientapp_worked(runtime_s);
             }
-            Taken::Ignored(why) => tracing::warn!(node = node.0, run = run.0, message = id, why, "reply ignored"),
+            PushOutcome::Ignored(why) => tracing::warn!(node = node.0, run = run.0, message = id, why, "reply ignored"),
         }
     }
     let response = PushMessagesResponse {
@@ -287,20 +287,14 @@ pub async fn push_messages(
 }
 
 fn incoming_replies(request: &PushMessagesRequest) -> Result<Vec<NewReply>, Refusal> {
-    let malformed = |what: &str| Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {what}"));
-    if request.messages_list.is_empty() {
-        return Err(malformed("`messages_list` must not be empty"));
-    }
-    if request.messages_list.len() != request.message_object_trees.len() {
-        return Err(malformed("each message needs one object tree"));
-    }
+    let messages = convert::pushed_messages(&request.messages_list, &request.message_object_trees)?;
     let runtimes = request.clientapp_runtime_list.iter().copied().chain(std::iter::repeat(0.0));
-    let messages = request.messages_list.iter().zip(&request.message_object_trees).zip(runtimes);
     messages
-        .map(|((message, tree), runtime_s)| {
-            let (envelope, reply_to) = convert::envelope(message)?;
-            let reply_to = reply_to.ok_or_else(|| malformed("`metadata.reply_to_message_id` MUST be set."))?;
-            Ok(NewReply { envelope, reply_to, tree: convert::tree(tree)?, runtime_s })
+        .into_iter()
+        .zip(runtimes)
+        .map(|((envelope, reply_to, tree), runtime_s)| {
+            let reply_to = reply_to.ok_or_else(|| malformed_push("`metadata.reply_to_message_id` MUST be set."))?;
+            Ok(NewReply { envelope, reply_to, tree, runtime_s })
         })
         .collect()
 }
@@ -326,7 +320,7 @@ pub async fn get_fab(link: &Link, caller: &Caller, request: GetFabRequest) -> Re
     Ok(GetFabResponse { fab: Some(convert::fab_out(fab)) })
 }
 
-/// Not waited for: a confirmation that a crash takes away costs nothing, the reply says the same.
+/// Does not wait for the commit: if a crash loses a confirmation, the reply implies it.
 pub async fn confirm_message_received(
     link: &Link,
     caller: &Caller,
@@ -335,7 +329,7 @@ pub async fn confirm_message_received(
     let node = caller.is_node(convert::node_id(request.node.as_ref()))?;
     let (run, id) = (RunId(request.run_id), convert::object_id(&request.message_object_id)?);
     link.read(|view| fleet::running(view, run))?;
-    link.write_unheard(move |tx| fleet::confirm(tx, node, run, id));
+    link.submit(move |tx| fleet::confirm(tx, node, run, id));
     crash::point("instruction-confirmed");
     Ok(ConfirmMessageReceivedResponse {})
 }

@@ -1,5 +1,5 @@
-//! What native ServerApps tell of their training, and those who ask for it. JSON. A report is kept and given as it came;
-//! only its head is read here, for the log.
+//! Training reports of native ServerApps, as JSON. Reports are stored and returned unchanged; only the head is parsed,
+//! for the log.
 
 use std::collections::HashSet;
 
@@ -12,16 +12,16 @@ use trellis_core::report::{self, TrainingReport};
 use trellis_wire::call::{Done, History, RunHistory};
 use trellis_wire::report::TrainingReport as Round;
 
-use super::account::Who;
+use super::account::CallerAccount;
 use crate::dialect::app::Caller;
 use crate::link::Link;
 
-/// Reports in one answer, a little more where a round has more.
+/// Approximate maximum size of an answer; a round is never split.
 const HISTORY_BYTES: usize = 4 << 20;
-/// Of a text that a report brings, as much is logged.
+/// Longer texts of a report are truncated in the log.
 const MAX_LOGGED_CHARS: usize = 500;
 
-/// What the SuperLink reads of a report.
+/// The part of a report that the SuperLink parses.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 struct Head {
     round: u64,
@@ -33,12 +33,12 @@ struct Head {
     findings: Vec<Finding>,
 }
 
-/// What a report tells of that does not say it.
+/// The default kind of a report.
 fn whole_round() -> String {
     trellis_core::report::ROUND.to_owned()
 }
 
-/// A checkpoint that was saved: where, and how large if that is known.
+/// A saved checkpoint: its path, and its size if known.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 enum Checkpoint {
@@ -60,36 +60,36 @@ impl Finding {
     }
 }
 
-/// Keeps a report in place of an earlier one of the same round and kind, and tells what is new in it.
+/// Stores a report, which replaces an earlier one of the same round and kind, and logs what is new in it.
 pub async fn report_training(link: &Link, caller: &Caller, body: &Bytes) -> Result<Done, Refusal> {
     let unreadable =
         |why: &dyn std::fmt::Display| Refusal::new(Kind::Invalid, format!("the report cannot be read: {why}"));
     let body = str::from_utf8(body).map_err(|error| unreadable(&error))?;
     let head: Head = serde_json::from_str(body).map_err(|error| unreadable(&error))?;
     let run = caller.run(0);
-    let told = TrainingReport { run, round: head.round, kind: head.kind.clone(), body: body.to_owned() };
-    let before = link.write(move |tx| report::keep(tx, &told)).await?;
+    let reported = TrainingReport { run, round: head.round, kind: head.kind.clone(), body: body.to_owned() };
+    let before = link.write(move |tx| report::store(tx, &reported)).await?;
     let before = before.and_then(|before| serde_json::from_str(&before.body).ok()).unwrap_or_default();
-    tell(link, run, &head, &before);
+    log_news(link, run, &head, &before);
     Ok(Done {})
 }
 
-/// Keeps what was seen of rounds whose ServerApps do not report. Nobody waits for it.
-pub fn keep_observed(link: &Link) {
+/// Stores observations of rounds whose ServerApps do not report, without waiting for the commit.
+pub fn store_observed(link: &Link) {
     for (run, observed) in link.watch.take_reports() {
         let round = observed.report.round;
-        link.write_unheard(move |tx| {
+        link.submit(move |tx| {
             let before = tx.report(run, round, &observed.report.kind)?;
             let before = before.and_then(|before| serde_json::from_str(&before.body).ok());
             let report = completed(observed.report.clone(), observed.is_rest, before);
             let body = serde_json::to_string(&report)
-                .map_err(|error| Refusal::transient("A report could not be written.", error))?;
-            report::keep_observed(tx, &TrainingReport { run, round, kind: report.kind, body })
+                .map_err(|error| Refusal::transient("A report could not be encoded.", error))?;
+            report::store_observed(tx, &TrainingReport { run, round, kind: report.kind, body })
         });
     }
 }
 
-/// A phase that an earlier report of the round has, and this one has not, or only the rest of, is taken from there.
+/// Adds the phases of an earlier report that this report lacks, or of which it has only the rest.
 fn completed(report: Round, is_rest: bool, before: Option<Round>) -> Round {
     let Some(before) = before else { return report };
     let choose = |now: Option<_>, before: Option<_>| if is_rest { before.or(now) } else { now.or(before) };
@@ -101,8 +101,8 @@ fn completed(report: Round, is_rest: bool, before: Option<Round>) -> Round {
     }
 }
 
-/// Says what the report has and the one before had not: a report may be sent again, and be completed later.
-fn tell(link: &Link, run: RunId, head: &Head, before: &Head) {
+/// Logs what the previous version of the report did not have: a report may be retried or completed later.
+fn log_news(link: &Link, run: RunId, head: &Head, before: &Head) {
     if let Some(saved) = head.checkpoint.clone().filter(|saved| before.checkpoint.as_ref() != Some(saved)) {
         let (path, size_bytes) = match saved {
             Checkpoint::Path(path) => (path, None),
@@ -121,8 +121,8 @@ fn cut(text: &str) -> &str {
     text.char_indices().nth(MAX_LOGGED_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The reports of a run, by round.
-pub async fn run_history(link: &Link, _: &Who, asked: RunHistory) -> Result<History, Refusal> {
+/// Returns the reports of a run by round.
+pub async fn run_history(link: &Link, _: &CallerAccount, asked: RunHistory) -> Result<History, Refusal> {
     let not_found = || Refusal::new(Kind::NotFound, format!("There is no run '{:.40}'.", asked.run_id));
     let run = asked.run_id.parse().map(RunId).map_err(|_| not_found())?;
     let (reports, more) = link.read(|view| {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_of_a_report_is_read_whatever_else_is_in_it() {
+    fn the_head_of_a_report_is_parsed_and_the_rest_ignored() {
         let head: Head = serde_json::from_str(
             r#"{"round": 3, "clients": [{"node": "7"}], "checkpoint": "a/b",
                 "findings": [{"severity": "Warning", "code": "drift", "what": "x", "advice": "y"}]}"#,
@@ -158,7 +158,7 @@ mod tests {
         assert!(head.findings[0].is_warning() && severe("critical").is_warning() && !severe("notice").is_warning());
         let head: Head = serde_json::from_str(r#"{"round": 0, "kind": "end", "checkpoint": {"path": "c"}}"#).unwrap();
         assert_eq!(head.checkpoint, Some(Checkpoint::Saved { path: "c".to_owned(), size_bytes: None }));
-        assert!(serde_json::from_str::<Head>("{}").is_err(), "the round is needed");
+        assert!(serde_json::from_str::<Head>("{}").is_err(), "the round is required");
         assert_eq!(cut(&"ä".repeat(MAX_LOGGED_CHARS + 1)).chars().count(), MAX_LOGGED_CHARS);
     }
 }

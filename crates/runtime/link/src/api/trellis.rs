@@ -1,5 +1,5 @@
-//! Our own calls, beside Flower's: nodes with the version they speak, join tokens, accounts, the audit log. JSON; ids are
-//! text, since 64 bits do not fit a JSON number.
+//! Trellis' own calls, as JSON: nodes with their release, join tokens, accounts, the audit log. Ids are strings,
+//! because 64 bits do not fit into a JSON number.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use trellis_core::secret::SecretId;
 use trellis_digest::{hex, sha256};
 use trellis_wire::call::*;
 
-use super::account::{Who, new_token};
+use super::account::{CallerAccount, new_token};
 use super::{random, random_id};
 use crate::identity::parse_key;
 use crate::link::Link;
@@ -23,7 +23,7 @@ use crate::log_tail;
 use crate::shards::Assignment;
 use crate::watch::Departure;
 
-/// Audit entries in one answer: at most, and unless the question names a number.
+/// Audit entries per answer: the maximum, and the default.
 const MAX_ENTRIES: usize = 1000;
 const DEFAULT_ENTRIES: usize = 100;
 
@@ -39,20 +39,21 @@ fn role(name: &str) -> Result<Role, Refusal> {
     Role::from_name(name).ok_or_else(|| invalid(format!("'{name:.40}' is not a role: viewer, runner or admin")))
 }
 
-/// How a key is named where people read it.
+/// Returns the displayed form of a key.
 pub fn fingerprint(key: &[u8]) -> String {
     hex(&sha256(key)[..8])
 }
 
-/// What this SuperLink wrote to its log after a place; without one, the last lines.
-pub async fn read_log(_: &Link, _: &Who, asked: ReadLog) -> Result<LogText, Refusal> {
-    let misplaced = |text: &str| invalid(format!("'{text:.40}' is no place in a log: use `next` of the part before"));
-    let parse = |text: &String| log_tail::Place::parse(text).ok_or_else(|| misplaced(text));
+/// Returns the SuperLink's log after a position, or its last lines.
+pub async fn read_log(_: &Link, _: &CallerAccount, asked: ReadLog) -> Result<LogText, Refusal> {
+    let misplaced =
+        |text: &str| invalid(format!("'{text:.40}' is not a log position: use `next` of the previous answer"));
+    let parse = |text: &String| log_tail::Position::parse(text).ok_or_else(|| misplaced(text));
     let (text, next) = log_tail::after(asked.after.as_ref().map(parse).transpose()?);
     Ok(LogText { text, next: next.to_string() })
 }
 
-pub async fn list_nodes(link: &Link, _: &Who, _: ListNodes) -> Result<Nodes, Refusal> {
+pub async fn list_nodes(link: &Link, _: &CallerAccount, _: ListNodes) -> Result<Nodes, Refusal> {
     let now = link.now();
     let nodes = link.read(|view| view.nodes())?.into_iter().map(|node| Node {
         id: node.id.to_string(),
@@ -72,7 +73,7 @@ pub async fn list_nodes(link: &Link, _: &Who, _: ListNodes) -> Result<Nodes, Ref
     Ok(Nodes { now, nodes: nodes.collect() })
 }
 
-pub async fn revoke_node(link: &Link, who: &Who, request: RevokeNode) -> Result<Done, Refusal> {
+pub async fn revoke_node(link: &Link, who: &CallerAccount, request: RevokeNode) -> Result<Done, Refusal> {
     let (node, now, who) = (node_id(&request.id)?, link.now(), who.clone());
     link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
     link.draining.set(node, false);
@@ -81,9 +82,9 @@ pub async fn revoke_node(link: &Link, who: &Who, request: RevokeNode) -> Result<
     Ok(Done {})
 }
 
-pub async fn assign_shards(link: &Link, _: &Who, request: AssignShards) -> Result<Done, Refusal> {
+pub async fn assign_shards(link: &Link, _: &CallerAccount, request: AssignShards) -> Result<Done, Refusal> {
     if let Some(shard) = request.shards.values().flatten().find(|shard| **shard >= request.total) {
-        return Err(invalid(format!("there is no shard {shard} of {}: they are numbered from 0", request.total)));
+        return Err(invalid(format!("shard {shard} of {} does not exist: shards are numbered from 0", request.total)));
     }
     let shards = request.shards.iter().map(|(node, shard)| Ok((node_id(node)?, *shard)));
     let ids = |nodes: BTreeSet<String>| nodes.iter().map(|node| node_id(node)).collect::<Result<_, Refusal>>();
@@ -100,18 +101,22 @@ pub async fn assign_shards(link: &Link, _: &Who, request: AssignShards) -> Resul
     Ok(Done {})
 }
 
-pub async fn create_join_token(link: &Link, who: &Who, request: CreateJoinToken) -> Result<NewToken, Refusal> {
+pub async fn create_join_token(
+    link: &Link,
+    who: &CallerAccount,
+    request: CreateJoinToken,
+) -> Result<NewToken, Refusal> {
     let ((token, hash), now, who) = (new_token(), link.now(), who.clone());
     let new = NewSecret { hash, label: request.label, ttl_s: Some(request.ttl_s) };
     let id = link.write(move |tx| access::issue_join(tx, &who.id, &new, now)).await?;
     Ok(NewToken { id: id.to_string(), token, expires_at: Some(now + request.ttl_s) })
 }
 
-/// A node joins with a one-time token. `key` is the one that signed the call.
+/// Registers a node with a join token. `key` signed the call.
 pub async fn join(link: &Link, key: &Bytes, request: Join) -> Result<Joined, Refusal> {
     let public_key = request.public_key.into_bytes();
     if parse_key(&public_key).is_none() {
-        return Err(invalid("The provided public key is not valid: a PEM key on a NIST curve is needed."));
+        return Err(invalid("The provided public key is not valid: a PEM key on a NIST curve is required."));
     }
     if *key != public_key {
         return Err(Refusal::new(Kind::Unauthenticated, "The call is not signed with the key that wants to join."));
@@ -123,8 +128,8 @@ pub async fn join(link: &Link, key: &Bytes, request: Join) -> Result<Joined, Ref
     Ok(Joined { node_id: node.to_string() })
 }
 
-/// An account and its first token, in one.
-pub async fn create_account(link: &Link, who: &Who, request: CreateAccount) -> Result<NewAccount, Refusal> {
+/// Creates an account and its first token in one transaction.
+pub async fn create_account(link: &Link, who: &CallerAccount, request: CreateAccount) -> Result<NewAccount, Refusal> {
     let (role, (token, hash), id) = (role(&request.role)?, new_token(), hex(&random::<8>()));
     let (by, now) = (who.name.clone(), link.now());
     let account = link
@@ -138,7 +143,7 @@ pub async fn create_account(link: &Link, who: &Who, request: CreateAccount) -> R
     Ok(NewAccount { role: account.role().name().to_owned(), id: account.id, name: account.name, token })
 }
 
-pub async fn list_accounts(link: &Link, _: &Who, _: ListAccounts) -> Result<Accounts, Refusal> {
+pub async fn list_accounts(link: &Link, _: &CallerAccount, _: ListAccounts) -> Result<Accounts, Refusal> {
     let accounts = link.read(|view| view.accounts())?.into_iter().map(|account| Account {
         role: account.role().name().to_owned(),
         state: account.state().name().to_owned(),
@@ -149,32 +154,32 @@ pub async fn list_accounts(link: &Link, _: &Who, _: ListAccounts) -> Result<Acco
     Ok(Accounts { accounts: accounts.collect() })
 }
 
-pub async fn set_role(link: &Link, who: &Who, request: SetRole) -> Result<Done, Refusal> {
+pub async fn set_role(link: &Link, who: &CallerAccount, request: SetRole) -> Result<Done, Refusal> {
     let (role, by, now) = (role(&request.role)?, who.name.clone(), link.now());
     link.write(move |tx| account::set_role(tx, &request.name, role, &by, now)).await?;
     Ok(Done {})
 }
 
-pub async fn disable_account(link: &Link, who: &Who, request: DisableAccount) -> Result<Done, Refusal> {
+pub async fn disable_account(link: &Link, who: &CallerAccount, request: DisableAccount) -> Result<Done, Refusal> {
     let (by, now) = (who.name.clone(), link.now());
     link.write(move |tx| account::disable(tx, &request.name, &by, now)).await?;
     Ok(Done {})
 }
 
-pub async fn enable_account(link: &Link, who: &Who, request: EnableAccount) -> Result<Done, Refusal> {
+pub async fn enable_account(link: &Link, who: &CallerAccount, request: EnableAccount) -> Result<Done, Refusal> {
     let (by, now) = (who.name.clone(), link.now());
     link.write(move |tx| account::enable(tx, &request.name, &by, now)).await?;
     Ok(Done {})
 }
 
-pub async fn create_token(link: &Link, who: &Who, request: CreateToken) -> Result<NewToken, Refusal> {
+pub async fn create_token(link: &Link, who: &CallerAccount, request: CreateToken) -> Result<NewToken, Refusal> {
     let ((token, hash), by, now) = (new_token(), who.name.clone(), link.now());
     let new = NewSecret { hash, label: request.label, ttl_s: request.ttl_s };
     let id = link.write(move |tx| access::issue_access(tx, &request.account, &new, &by, now)).await?;
     Ok(NewToken { id: id.to_string(), token, expires_at: request.ttl_s.map(|ttl_s| now + ttl_s) })
 }
 
-pub async fn list_tokens(link: &Link, _: &Who, _: ListTokens) -> Result<Tokens, Refusal> {
+pub async fn list_tokens(link: &Link, _: &CallerAccount, _: ListTokens) -> Result<Tokens, Refusal> {
     let now = link.now();
     let tokens = link.read(|view| {
         let name = |id: &str| Ok(view.account(id)?.map_or_else(|| id.to_owned(), |account| account.name));
@@ -197,18 +202,18 @@ pub async fn list_tokens(link: &Link, _: &Who, _: ListTokens) -> Result<Tokens, 
     Ok(Tokens { tokens })
 }
 
-pub async fn revoke_token(link: &Link, who: &Who, request: RevokeToken) -> Result<Done, Refusal> {
+pub async fn revoke_token(link: &Link, who: &CallerAccount, request: RevokeToken) -> Result<Done, Refusal> {
     let id: SecretId = request.id.parse().map_err(|error| invalid(format!("'{:.40}': {error}", request.id)))?;
     let (by, now) = (who.name.clone(), link.now());
     link.write(move |tx| access::revoke(tx, id, &by, now)).await?;
     Ok(Done {})
 }
 
-pub async fn who_am_i(_: &Link, who: &Who, _: WhoAmI) -> Result<Me, Refusal> {
+pub async fn who_am_i(_: &Link, who: &CallerAccount, _: WhoAmI) -> Result<Me, Refusal> {
     Ok(Me { id: who.id.clone(), name: who.name.clone(), role: who.role.name().to_owned() })
 }
 
-pub async fn list_audit(link: &Link, _: &Who, request: ListAudit) -> Result<Audit, Refusal> {
+pub async fn list_audit(link: &Link, _: &CallerAccount, request: ListAudit) -> Result<Audit, Refusal> {
     let limit = request.limit.map_or(DEFAULT_ENTRIES, |limit| limit as usize).min(MAX_ENTRIES);
     let entries = link.read(|view| match request.after {
         Some(after) => view.audit_after(after, limit),
@@ -225,7 +230,7 @@ pub async fn list_audit(link: &Link, _: &Who, request: ListAudit) -> Result<Audi
     Ok(Audit { entries: entries.into_iter().map(entry).collect() })
 }
 
-pub async fn approve_login(link: &Link, who: &Who, request: ApproveLogin) -> Result<Done, Refusal> {
+pub async fn approve_login(link: &Link, who: &CallerAccount, request: ApproveLogin) -> Result<Done, Refusal> {
     link.logins.approve(&request.code, &who.id, link.now())?;
     Ok(Done {})
 }

@@ -1,32 +1,32 @@
 //! The two dialects of ServerApps.
 //!
-//! Up to 1.29 a message names its run, and only some messages carry the token (ServerAppIo). From 1.30 every call carries
-//! the token of its task in a header, the run follows from it, and the fields moved up (ServerAppIo to 1.33, Runtime from
-//! 1.34, HTTP from 1.35). Handlers see one shape.
+//! Up to 1.29 a message names its run, and only some messages carry the token (ServerAppIo). From 1.30 every call
+//! carries the token of its task in a header, which determines the run, and the fields were renumbered (ServerAppIo to
+//! 1.33, Runtime from 1.34, HTTP from 1.35). Handlers get one common form.
 
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::run::ServerApp;
 use trellis_wire::proto::*;
 
-/// What a run is called as a task. A run has one task, with the number of the run.
+/// The task type of a run. A run has one task, with the id of the run.
 pub const SERVER_APP: &str = "flwr-serverapp";
-/// What one is called that this program trains: who does not ask for it by name never gets it.
+/// The task type of native runs. SuperExecs that do not request this type never get such a run.
 pub const NATIVE_SERVER_APP: &str = "trellis-serverapp";
 
-/// The same word in the first dialect: SuperExecs of 1.28 and 1.29 start nothing that is called otherwise.
+/// The type in the first dialect: SuperExecs of 1.28 and 1.29 accept no other.
 const FIRST_SERVER_APP: &str = "serverapp";
 
-/// Who calls for a ServerApp.
+/// The caller of a ServerApp's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// The message names the run, and its sender is trusted without a token (Flower up to 1.27).
     Named,
-    /// Shown a good token, the one with this hash.
+    /// Authenticated by the token with this hash.
     Token { run: RunId, hash: [u8; 32] },
 }
 
 impl Caller {
-    /// The run that a call is about.
+    /// Returns the run of the call.
     pub fn run(&self, named: u64) -> RunId {
         match self {
             Caller::Named => RunId(named),
@@ -35,7 +35,7 @@ impl Caller {
     }
 }
 
-/// Messages to nodes, in the shape of either dialect.
+/// Messages to nodes in either dialect.
 pub trait Instructions: prost::Message + Default {
     fn into_parts(self) -> (u64, Vec<Message>, Vec<ObjectTree>);
 }
@@ -52,12 +52,12 @@ impl Instructions for PushTaskMessagesRequest {
     }
 }
 
-/// A run as the first dialect sees it.
+/// Converts a run to the first dialect.
 pub fn first_run(run: Run) -> Run {
     Run { primary_task_type: FIRST_SERVER_APP.to_owned(), ..run }
 }
 
-/// The type of the task that a run is.
+/// Returns the task type of a run.
 pub fn task_type(server_app: ServerApp) -> &'static str {
     match server_app {
         ServerApp::Flower => SERVER_APP,
@@ -65,7 +65,7 @@ pub fn task_type(server_app: ServerApp) -> &'static str {
     }
 }
 
-/// A run as the task that a SuperExec sees.
+/// Converts a run to a task for a SuperExec.
 pub fn task(run: &Run, server_app: ServerApp) -> Task {
     let status = run.status.clone().unwrap_or_default();
     Task {
@@ -81,7 +81,8 @@ pub fn task(run: &Run, server_app: ServerApp) -> Task {
     }
 }
 
-/// The inputs of a ServerApp as a task's: its context has the SuperLink's node id and a series, that of the run alone.
+/// Converts the inputs of a ServerApp to those of a task: its context has the SuperLink's node id, and the run id as
+/// series.
 pub fn task_input(inputs: PullAppInputsResponse) -> PullTaskInputResponse {
     let task_id = inputs.run.as_ref().map_or(0, |run| run.run_id);
     let context =
@@ -96,9 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_run_comes_from_the_token_where_there_is_one() {
+    fn the_token_determines_the_run() {
         assert_eq!(Caller::Named.run(7), RunId(7));
-        assert_eq!(Caller::Token { run: RunId(9), hash: [0; 32] }.run(7), RunId(9), "the message cannot name another");
+        assert_eq!(
+            Caller::Token { run: RunId(9), hash: [0; 32] }.run(7),
+            RunId(9),
+            "the run in the message is ignored"
+        );
     }
 
     /// Field 3 is the run's number in one dialect and the first tree in the other.
@@ -113,7 +118,10 @@ mod tests {
             message_object_trees: trees.clone(),
         };
         let later = PushTaskMessagesRequest { messages_list: messages.clone(), message_object_trees: trees.clone() };
-        assert!(PushTaskMessagesRequest::decode(first.encode_to_vec().as_slice()).is_err(), "they cannot be mixed up");
+        assert!(
+            PushTaskMessagesRequest::decode(first.encode_to_vec().as_slice()).is_err(),
+            "the dialects are distinguishable"
+        );
         assert_eq!(first.into_parts(), (5, messages.clone(), trees.clone()));
         assert_eq!(later.into_parts(), (0, messages, trees));
     }

@@ -1,9 +1,9 @@
 //! The dialects of the `flwr` command line.
 //!
-//! 1.25 calls its one federation `default`, later versions `@none/default`. `Federation` was renumbered at 1.27: what a
-//! client expects is told by its version, and where it announces none (1.25 to 1.29) by the name it asks for.
-//! `StartRunRequest.3` changed its type at 1.28 (`ConfigRecord`, then `SimulationConfig`). Both encode no options as no
-//! bytes, and any options configure a simulation, so it is never decoded.
+//! 1.25 names the only federation `default`, later releases name it `@none/default`. `Federation` was renumbered at
+//! 1.27: the client's release determines the numbering, or the requested name if the client sends no release (1.25 to
+//! 1.29). `StartRunRequest.3` changed its type at 1.28 (`ConfigRecord`, then `SimulationConfig`). Both encode no
+//! options as no bytes, and any options configure a simulation, so it is never decoded.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -12,26 +12,26 @@ use trellis_wire::proto::*;
 use super::Client;
 use crate::convert;
 
-/// The one federation there is, as 1.25 names it and as it is kept.
+/// The name of the only federation in 1.25 and in the store.
 pub const FIRST_NAME: &str = "default";
-/// The same, as later versions name it.
+/// Its name in later releases.
 const LATER_NAME: &str = "@none/default";
 
-/// The refusal of runs with options of a simulation.
+/// Error for runs with simulation options.
 pub const NO_SIMULATION: &str = "This SuperLink runs apps on its SuperNodes and does not simulate SuperNodes. Remove the \
     `options` (such as num-supernodes) from the federation or SuperLink connection, and leave out --federation-config.";
 
-/// Whether a name means the one federation there is. A command line that names none means it too.
+/// Returns whether a name means the only federation. An empty name does too.
 pub fn is_federation(name: &str) -> bool {
     matches!(name, "" | FIRST_NAME | LATER_NAME)
 }
 
-/// The federation's name as this client knows it.
+/// Returns the federation's name for this client.
 pub fn federation_name(client: &Client) -> &'static str {
     if client.version.is_some() { LATER_NAME } else { FIRST_NAME }
 }
 
-/// The answer to ShowFederation, in the numbering that the client expects.
+/// Encodes the answer to ShowFederation with the numbering of the client.
 pub fn show_federation(client: &Client, asked: &str, federation: Federation, now: f64) -> Bytes {
     let now = convert::iso_time(now);
     let first = client.version.is_none() && asked == FIRST_NAME;
@@ -69,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_the_federation_is_known_and_no_other() {
+    fn all_names_of_the_federation_are_known() {
         assert!(["", "default", "@none/default"].into_iter().all(is_federation));
         assert!(!is_federation("@me/default") && !is_federation("Default"));
     }
 
     #[test]
-    fn the_first_numbering_is_for_those_who_ask_in_the_first_way() {
+    fn clients_with_the_first_name_get_the_first_numbering() {
         let bytes = show_federation(&client(None), "default", federation(), 0.0);
         let shown = FirstShowFederationResponse::decode(bytes).unwrap().federation.unwrap();
         assert_eq!((shown.name.as_str(), shown.member_aids.as_slice()), ("default", ["a".to_owned()].as_slice()));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn all_others_get_the_later_numbering() {
+    fn other_clients_get_the_later_numbering() {
         let announced = Some(Version { major: 1, minor: 30 });
         for (version, asked) in [(None, "@none/default"), (announced, "default"), (announced, "@none/default")] {
             let bytes = show_federation(&client(version), asked, federation(), 0.0);
@@ -95,7 +95,7 @@ mod tests {
 
     /// A ConfigRecord with an item (up to 1.27), a SimulationConfig (from 1.28), and both without options.
     #[test]
-    fn no_options_are_no_bytes_in_either_type() {
+    fn both_types_encode_no_options_as_no_bytes() {
         let config_record = [0x0a, 0x03, 0x0a, 0x01, b'k'];
         let simulation_config = [0x08, 0x0a, 0x19, 0, 0, 0, 0, 0, 0, 0, 0];
         for options in [&config_record[..], &simulation_config[..], &[]] {

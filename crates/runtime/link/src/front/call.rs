@@ -1,4 +1,4 @@
-//! One call: its message and its sender.
+//! A call: its message and its sender.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -7,13 +7,13 @@ use http::{HeaderMap, HeaderValue};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
 use trellis_digest::sha256;
-use trellis_front::{Line, MessageReader, Source, Transport, decode};
+use trellis_front::{ConnectionHandle, MessageReader, Source, Transport, decode};
 use trellis_wire::footprint::Shaped;
 
 use super::Port;
 use super::rpc::{Access, Rpc};
 use super::sender::{ACCESS_TOKEN, Sender, TASK_TOKEN, shown_token};
-use crate::api::account::{LastingRight, Tokens, Who};
+use crate::api::account::{CallerAccount, LastingRight, Tokens};
 use crate::api::fleet::Caller as NodeCaller;
 use crate::api::trellis::fingerprint;
 use crate::dialect::Client;
@@ -29,24 +29,24 @@ pub struct Call {
     pub headers: HeaderMap,
     pub port: Port,
     pub remote: SocketAddr,
-    pub line: Line,
+    pub connection: ConnectionHandle,
     pub sender: Sender,
     pub body: MessageReader,
-    /// The name by which the sender reached us, over HTTP/2.
+    /// The host name in the request, over HTTP/2.
     pub authority: Option<String>,
-    /// That of the HTTP API.
+    /// The port of the HTTP API.
     pub http_port: u16,
-    /// Tokens that replace those the sender used, to be sent with the answer.
+    /// New tokens of the sender, to be returned with the answer.
     pub renewed: Arc<OnceLock<Tokens>>,
 }
 
 impl Call {
-    /// The message.
+    /// Reads the message.
     pub async fn read<R: prost::Message + Default + Shaped>(&mut self) -> Result<R, Refusal> {
         self.body.message().await
     }
 
-    /// The message of a call of ours; no body is an empty one.
+    /// Reads the message of a JSON call; an empty body is an empty message.
     pub async fn read_json<R: serde::de::DeserializeOwned>(&mut self) -> Result<R, Refusal> {
         let body = self.body.whole().await?;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
@@ -62,27 +62,27 @@ impl Call {
         self.remote.ip().into()
     }
 
-    /// Whether the sender is a ServerApp of 1.30 or later, whose messages name no run.
+    /// Returns whether the sender is a ServerApp of 1.30 or later, whose messages name no run.
     pub fn is_task(&self) -> bool {
         self.client.transport == Transport::Http || self.headers.contains_key(TASK_TOKEN)
     }
 
-    /// The node that calls.
+    /// Returns the calling node.
     pub fn node(&self) -> Result<NodeCaller, Refusal> {
         if let Sender::Node(caller) = &self.sender { Ok(caller.clone()) } else { Err(for_others()) }
     }
 
-    /// The ServerApp that calls.
+    /// Returns the calling ServerApp.
     pub fn app(&self) -> Result<AppCaller, Refusal> {
         if let Sender::App(caller) = self.sender { Ok(caller) } else { Err(for_others()) }
     }
 
-    /// The calling account.
-    pub fn account(&self) -> Result<Who, Refusal> {
+    /// Returns the calling account.
+    pub fn account(&self) -> Result<CallerAccount, Refusal> {
         if let Sender::Account(who) = &self.sender { Ok(who.clone()) } else { Err(for_others()) }
     }
 
-    /// Reads the message of a SuperExec. Checks it against the signed hash if SuperExecs have a secret.
+    /// Reads the message of a SuperExec and checks it against the signed hash if SuperExecs have a secret.
     pub async fn read_signed<R: prost::Message + Default + Shaped>(&mut self) -> Result<R, Refusal> {
         let body = self.body.whole().await?;
         if let Sender::Launcher(Some(signed)) = &self.sender {
@@ -91,7 +91,7 @@ impl Call {
         decode(body)
     }
 
-    /// The right that a long-running call rechecks, after [`Call::account`] has admitted it.
+    /// Returns the permission that a long-running call rechecks after [`Call::account`] has admitted it.
     pub fn lasting_right(&self) -> LastingRight {
         let token = self.renewed.get().map(|tokens| tokens.access.as_str()).or_else(|| shown_token(&self.headers));
         let shown = match self.rpc.access {
@@ -103,7 +103,7 @@ impl Call {
         LastingRight { shown, since: self.link.now() }
     }
 
-    /// Where users approve a login: on the HTTP API, under the name by which they reached us.
+    /// Returns the page on which users approve a login: on the HTTP API, with the host name of the request.
     pub fn login_page(&self) -> String {
         let scheme = if self.link.tls.is_some() { "https" } else { "http" };
         let reached = self.authority.as_deref().or_else(|| self.header("host")).unwrap_or("localhost");
@@ -120,7 +120,7 @@ fn for_others() -> Refusal {
     Refusal::new(Kind::Denied, "this call is for other senders")
 }
 
-/// What a sender showed of itself. Kept aside for the audit log, and read only if the call is refused.
+/// The credentials of a call, kept for the audit log and parsed only if the call is refused.
 pub struct Shown {
     token: Option<HeaderValue>,
     key: Option<HeaderValue>,
@@ -132,7 +132,7 @@ impl Shown {
         Shown { token: first(["authorization", ACCESS_TOKEN]), key: first(["flwr-public-key", "flwr-public-key-bin"]) }
     }
 
-    /// As the audit log names it; empty: nothing was shown.
+    /// Returns the form in the audit log; empty without credentials.
     pub fn describe(&self) -> String {
         if let Some(token) = self.token.as_ref().and_then(|token| token.to_str().ok()) {
             let token = token.strip_prefix("Bearer ").unwrap_or(token);

@@ -1,5 +1,5 @@
-//! A connection at work: its requests become calls, their answers responses. Both transports are served on every port;
-//! which APIs, the port says.
+//! Converts the requests of a connection to calls, and answers to responses. Every port serves both transports; the
+//! port determines the APIs.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -12,12 +12,12 @@ use trellis_core::audit::RefusedCall;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::refusal::code_name;
 use trellis_front::{
-    Answer, Foreign, Hosts, Line, Listener, MessageReader, Payload, Peer, Service, Source, Transport, grpc,
-    http as plain, malformed,
+    Answer, ConnectionHandle, HostError, Hosts, Listener, MessageReader, Payload, Peer, Service, Source, Transport,
+    grpc, http as plain, malformed,
 };
 
+use super::admission::{AdmissionControl, Admitted, UNKNOWN_SENDER_TIMEOUT};
 use super::call::{Call, Shown};
-use super::door::{Door, Place, STRANGER_TIMEOUT};
 use super::refusal;
 use super::rpc::{self, Access, Api, Rpc};
 use super::sender::{ACCESS_TOKEN, Head, REFRESH_TOKEN};
@@ -28,17 +28,17 @@ use crate::link::Link;
 use crate::refusals;
 use crate::watch::metrics::{self, FrontEnd, Reason};
 
-/// Of a path that is not served, as much is told and remembered.
+/// Longer unknown paths are truncated in logs and errors.
 const MAX_PATH_CHARS: usize = 100;
 
-/// A port by its purpose.
+/// The purpose of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Port {
     Control,
     Fleet,
-    /// For ServerApps and those who start them; never TLS.
+    /// For ServerApps and their launchers; never TLS.
     App,
-    /// Everything, as Flower 1.40 and later have it.
+    /// All APIs, as in Flower 1.40 and later.
     Http,
     Metrics,
 }
@@ -48,9 +48,9 @@ impl Port {
         match self {
             Port::Http => true,
             Port::Control => matches!(rpc.api, Api::Control | Api::Trellis) && rpc.access != Access::App,
-            // Those of ours, too, that are for nodes.
+            // Including Trellis' own calls for nodes.
             Port::Fleet => rpc.access == Access::Node,
-            // Those of ours, too, that are for apps.
+            // Including Trellis' own calls for apps.
             Port::App => matches!(rpc.access, Access::App | Access::Launcher),
             Port::Metrics => false,
         }
@@ -77,7 +77,8 @@ impl Port {
     }
 }
 
-/// Whether a call was refused for who sent it. A node whose key is not known is told so in Flower's way, as a condition.
+/// Returns whether a call was refused because of the sender's identity. Flower refuses unknown keys of nodes as a
+/// failed precondition.
 fn is_about_identity(rpc: &Rpc, kind: Kind) -> bool {
     match kind {
         Kind::Unauthenticated | Kind::Denied => true,
@@ -86,7 +87,7 @@ fn is_about_identity(rpc: &Rpc, kind: Kind) -> bool {
     }
 }
 
-/// Whether the body is of the kind that the call wants.
+/// Returns whether the content type fits the call.
 fn has_right_type(api: Api, headers: &HeaderMap) -> bool {
     match api {
         // Always required: a foreign web page can send any other type, or none, without a CORS preflight.
@@ -100,7 +101,7 @@ fn is_monitored<B>(port: Port, request: &Request<B>) -> bool {
     port == Port::Metrics || (request.method() == Method::GET && request.uri().path() == "/health")
 }
 
-/// An answer over HTTP.
+/// Frames an answer for HTTP.
 fn respond(rpc: &Rpc, answer: Result<Answer, Refusal>) -> Response<Payload> {
     let unknown = matches!(&answer, Err(refusal) if refusal.kind == Kind::Unauthenticated);
     let mut response = plain::respond(answer, |refusal| refusal::flower_code(rpc.api, rpc.name, refusal.kind));
@@ -110,7 +111,7 @@ fn respond(rpc: &Rpc, answer: Result<Answer, Refusal>) -> Response<Payload> {
     response
 }
 
-/// One port at work.
+/// The service of one port.
 #[derive(Clone)]
 struct PortService {
     front: Front,
@@ -125,7 +126,7 @@ impl Service for PortService {
     }
 
     async fn answer(&self, peer: Peer, request: Request<Incoming>) -> Response<Payload> {
-        self.front.answer(self.port, peer.remote, peer.line, request).await
+        self.front.answer(self.port, peer.remote, peer.connection, request).await
     }
 
     async fn stopped(&self) {
@@ -133,20 +134,20 @@ impl Service for PortService {
     }
 }
 
-/// Where a call comes from.
+/// The origin of a call.
 struct From {
     client: Client,
     port: Port,
     remote: SocketAddr,
-    line: Line,
+    connection: ConnectionHandle,
     renewed: Arc<OnceLock<Tokens>>,
 }
 
-/// What all ports share.
+/// The state that all ports share.
 #[derive(Clone)]
 pub struct Front {
     pub(super) link: Arc<Link>,
-    door: Door,
+    admission: AdmissionControl,
     hosts: Hosts,
     keepalive: Keepalive,
     http_port: u16,
@@ -154,10 +155,10 @@ pub struct Front {
 
 impl Front {
     pub fn new(link: Arc<Link>, hosts: Hosts, keepalive: Keepalive, http_port: u16) -> Front {
-        Front { door: Door::new(&link.limits), link, hosts, keepalive, http_port }
+        Front { admission: AdmissionControl::new(&link.limits), link, hosts, keepalive, http_port }
     }
 
-    /// Serves a port until the waiting room closes, and its connections until their calls are answered.
+    /// Serves a port until the waiting room is closed, and open connections until their calls are answered.
     pub async fn serve(self, port: Port, listener: Listener) {
         let (keepalive, requests) = (self.keepalive, self.link.limits.requests_per_connection);
         trellis_front::serve(PortService { front: self, port }, listener, keepalive, requests).await;
@@ -167,7 +168,7 @@ impl Front {
         &self,
         port: Port,
         remote: SocketAddr,
-        line: Line,
+        connection: ConnectionHandle,
         request: Request<Incoming>,
     ) -> Response<Payload> {
         if !is_monitored(port, &request)
@@ -193,7 +194,7 @@ impl Front {
         let (client, since) = (Client::of(transport, request.headers()), Instant::now());
         let (shown, renewed) = (Shown::by(request.headers()), Arc::new(OnceLock::new()));
         let held = rpc.held.then(|| self.link.watch.metrics.call_held(rpc.api.label()));
-        let from = From { client, port, remote, line, renewed: Arc::clone(&renewed) };
+        let from = From { client, port, remote, connection, renewed: Arc::clone(&renewed) };
         let answer = self.call(rpc, from, request).await;
         drop(held);
         if let Err(refusal) = &answer {
@@ -223,11 +224,11 @@ impl Front {
 
     /// Identifies the sender of the call before it reads the message.
     async fn call(&self, rpc: &'static Rpc, from: From, request: Request<Incoming>) -> Result<Answer, Refusal> {
-        let From { client, port, remote, line, renewed } = from;
+        let From { client, port, remote, connection, renewed } = from;
         let (parts, body) = request.into_parts();
         if let Err(refusal) = client.check() {
-            self.link.say_once(format!("{} {client:?}", remote.ip()), || {
-                tracing::warn!(%remote, call = rpc.name, error = %refusal, "a peer of an unknown version is turned away");
+            self.link.log_once(format!("{} {client:?}", remote.ip()), || {
+                tracing::warn!(%remote, call = rpc.name, error = %refusal, "peer refused: unsupported release");
             });
             return Err(refusal);
         }
@@ -239,35 +240,38 @@ impl Front {
             headers: &headers,
             port,
             remote,
-            line: &line,
+            connection: &connection,
             renewed: &renewed,
         };
         let (sender, source) = (head.sender().await?, Source::from(remote.ip()));
         let identity = sender.identity(source);
         let _place = match identity {
-            Some(_) => self.door.enter(rpc)?,
-            None => self.door.enter_stranger(source).await?,
+            Some(_) => self.admission.admit(rpc)?,
+            None => self.admission.admit_unknown(source).await?,
         };
         let mut body = match client.transport {
             // The length of the message is part of the body, and an unknown sender may withhold it.
-            Transport::Grpc if identity.is_none() => tokio::time::timeout(STRANGER_TIMEOUT, MessageReader::grpc(body))
-                .await
-                .map_err(|_| malformed("the message did not arrive in time"))??,
+            Transport::Grpc if identity.is_none() => {
+                tokio::time::timeout(UNKNOWN_SENDER_TIMEOUT, MessageReader::grpc(body))
+                    .await
+                    .map_err(|_| malformed("the message did not arrive in time"))??
+            }
             Transport::Grpc => MessageReader::grpc(body).await?,
             Transport::Http => MessageReader::http(body)?,
         };
-        self.door.check_size(rpc, identity.is_some(), body.left())?;
+        self.admission.check_size(rpc, identity.is_some(), body.left())?;
         let _room = match identity {
-            Some(identity) => self.door.room(rpc, identity, source, body.left()).await?,
+            Some(identity) => self.admission.reserve(rpc, identity, source, body.left()).await?,
             None => {
-                body.within(STRANGER_TIMEOUT);
-                Place::default()
+                body.within(UNKNOWN_SENDER_TIMEOUT);
+                Admitted::default()
             }
         };
         let link = Arc::clone(&self.link);
         let authority = parts.uri.authority().map(|authority| authority.as_str().to_owned());
         let http_port = self.http_port;
-        let call = Call { link, rpc, client, headers, port, remote, line, sender, body, authority, http_port, renewed };
+        let call =
+            Call { link, rpc, client, headers, port, remote, connection, sender, body, authority, http_port, renewed };
         (rpc.handle)(call).await
     }
 
@@ -290,15 +294,15 @@ impl Front {
     }
 
     /// Refuses a request with a foreign Host or Origin.
-    fn foreign(&self, remote: SocketAddr, foreign: &Foreign) -> Response<Payload> {
-        self.link.say_once(format!("{} {foreign:?}", remote.ip()), || {
+    fn foreign(&self, remote: SocketAddr, foreign: &HostError) -> Response<Payload> {
+        self.link.log_once(format!("{} {foreign:?}", remote.ip()), || {
             tracing::warn!(%remote, "request refused: {foreign} (--allowed-host adds names)");
         });
         self.link.watch.metrics.call_refused(Reason::Denied);
         plain::error(foreign.status(), 0, &foreign.to_string())
     }
 
-    /// A call that is not served, probably of a peer that is too old, too new or configured for something else.
+    /// Logs an unknown call, probably of a peer that is too old, too new or misconfigured.
     pub(super) fn unknown(&self, remote: SocketAddr, path: &str, headers: &HeaderMap) -> Refusal {
         let path: String = path.chars().take(MAX_PATH_CHARS).collect();
         let advice = if path.contains("GrpcAdapter") || path.starts_with("/api/v0/") {
@@ -307,9 +311,9 @@ impl Front {
             "check that both sides are in this range, and that the peer connects to the right port"
         };
         let text = format!("This SuperLink serves Flower {OLDEST} to {NEWEST}, and has no {path}: {advice}.");
-        self.link.say_once(format!("{} {path}", remote.ip()), || {
+        self.link.log_once(format!("{} {path}", remote.ip()), || {
             let client = Client::of(Transport::Grpc, headers).describe(headers);
-            tracing::warn!(%remote, path, client, "a peer asks for what is not served: {advice}");
+            tracing::warn!(%remote, path, client, "unknown call: {advice}");
         });
         self.link.watch.metrics.call_refused(Reason::UnknownDialect);
         Refusal::new(Kind::Unimplemented, text)

@@ -1,5 +1,5 @@
-//! The page on which a user approves the login of a `flwr` command line: it asks for the token of an account, and hands the
-//! command line tokens of its own.
+//! The page on which a user approves the login of a `flwr` command line with the token of an account. The command line
+//! then gets its own tokens.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -9,11 +9,11 @@ use trellis_core::account::Permission;
 use trellis_front::Payload;
 use trellis_front::http::with_type;
 
-use super::door::STRANGER_TIMEOUT;
+use super::admission::UNKNOWN_SENDER_TIMEOUT;
 use crate::api::account::authenticate;
 use crate::link::Link;
 
-/// A code and a token are short.
+/// Maximum size of the form: a code and a token are short.
 const MAX_FORM_BYTES: usize = 4096;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:10vh auto;padding:0 1rem}\
@@ -28,10 +28,10 @@ pub async fn page(link: &Link, request: Request<Incoming>) -> Response<Payload> 
         }
         Method::POST => {
             let body = Limited::new(request.into_body(), MAX_FORM_BYTES).collect();
-            match tokio::time::timeout(STRANGER_TIMEOUT, body).await {
+            match tokio::time::timeout(UNKNOWN_SENDER_TIMEOUT, body).await {
                 Ok(Ok(body)) => approve(link, &body.to_bytes()),
-                Ok(Err(_)) => html(StatusCode::PAYLOAD_TOO_LARGE, &form("", "The form was too long.")),
-                Err(_) => html(StatusCode::REQUEST_TIMEOUT, &form("", "The form came too slowly.")),
+                Ok(Err(_)) => html(StatusCode::PAYLOAD_TOO_LARGE, &form("", "The form is too long.")),
+                Err(_) => html(StatusCode::REQUEST_TIMEOUT, &form("", "The form did not arrive in time.")),
             }
         }
         _ => html(StatusCode::METHOD_NOT_ALLOWED, &form("", "This page is for a form.")),
@@ -58,7 +58,7 @@ fn approve(link: &Link, body: &Bytes) -> Response<Payload> {
 fn form(code: &str, problem: &str) -> String {
     let (code, problem) = (escaped(code), escaped(problem));
     format!(
-        "<p class=bad>{problem}</p><p>A command line wants to log in. Go on only if you started it.</p>\
+        "<p class=bad>{problem}</p><p>A command line requests a login. Continue only if you started it.</p>\
          <form method=post action=/login><label>Code<input name=code value=\"{code}\" required></label>\
          <label>Token of your account<input name=token type=password autocomplete=current-password required></label>\
          <button>Log in</button></form>"
@@ -81,7 +81,7 @@ fn html(status: StatusCode, body: &str) -> Response<Payload> {
     response
 }
 
-/// A field of a form, or of a query.
+/// Returns a field of a form or a query.
 fn field(form: &[u8], name: &str) -> Option<String> {
     form.split(|byte| *byte == b'&').find_map(|pair| {
         let (key, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_are_read() {
+    fn form_fields_are_decoded() {
         let form = b"code=AB%2bC+D&token=t%C3%A4%&x";
         assert_eq!(field(form, "code").as_deref(), Some("AB+C D"));
         assert_eq!(field(form, "token").as_deref(), Some("t\u{e4}%"));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_user_becomes_markup() {
+    fn user_input_is_escaped() {
         let shown = form("\"><script>", "<b>");
         assert!(!shown.contains("<script>") && !shown.contains("<b>"), "{shown}");
     }

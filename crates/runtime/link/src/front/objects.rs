@@ -1,4 +1,4 @@
-//! PushObject and PullObject, of nodes and of ServerApps.
+//! PushObject and PullObject of nodes and ServerApps.
 
 use trellis_core::fleet::running;
 use trellis_core::id::{NodeId, RunId};
@@ -15,14 +15,14 @@ use crate::dialect::app::Caller as AppCaller;
 use crate::link::Link;
 use crate::objects::{self, Admission, Outgoing};
 
-/// Which of the two APIs an object call came to.
+/// The API of an object call.
 pub(super) enum Peer {
     Node(Caller),
     App(AppCaller),
 }
 
 impl Peer {
-    /// The scope of the objects, from the run and the node that the message names.
+    /// Returns the scope of the objects, from the run and the node in the message.
     fn scope(&self, run: u64, node: NodeId) -> Result<Scope, Refusal> {
         match self {
             Peer::Node(caller) => Ok(Scope { run: RunId(run), sender: caller.is_node(node)? }),
@@ -37,7 +37,7 @@ impl Peer {
     }
 }
 
-/// Takes an object.
+/// Receives an object.
 pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let mut pushed = PushedObject::read(message).await?;
     let scope = peer.scope(pushed.run, NodeId(pushed.node))?;
@@ -69,13 +69,13 @@ pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Res
     Ok(Answer::message(&PushObjectResponse { stored }))
 }
 
-/// Hands out an object.
+/// Sends an object.
 pub(super) async fn pull(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let request = read_pull(message).await?;
     let scope = peer.scope(request.run_id, convert::node_id(request.node.as_ref()))?;
     let outgoing = match convert::object_id(&request.object_id) {
         Ok(id) => objects::fetch(link, scope, id).await?,
-        // As for an unknown object: official SuperLinks do not tell the two apart.
+        // The answer for an unknown object: official SuperLinks do not distinguish the two.
         Err(_) => link.read(|view| running(view, scope.run)).map(|_| Outgoing::NotFound)?,
     };
     peer.note_traffic(link, scope.run, outgoing.len_bytes(), 0);

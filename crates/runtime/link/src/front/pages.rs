@@ -1,4 +1,4 @@
-//! What is not a call: the pages for people and monitors.
+//! Pages for people and monitoring systems.
 
 use std::net::SocketAddr;
 
@@ -36,7 +36,7 @@ impl Front {
         response
     }
 
-    /// Monitors on this machine, and accounts.
+    /// Admits monitoring systems on this machine, and accounts.
     fn may_monitor(&self, remote: SocketAddr, headers: &HeaderMap) -> Result<(), Refusal> {
         if !self.link.accounts || remote.ip().is_loopback() {
             return Ok(());
@@ -53,7 +53,7 @@ impl Front {
     }
 
     fn health(&self) -> Response<Payload> {
-        let works = self.link.store().works();
+        let works = self.link.store().is_healthy();
         let body = if works { r#"{"status":"ok"}"# } else { r#"{"status":"the state cannot be written"}"# };
         let mut response = plain::with_type(HeaderValue::from_static("application/json"), Payload::whole(body.into()));
         if !works {

@@ -1,14 +1,13 @@
-//! Refusals as Flower's numbers, and as reasons for monitors. Their codes in the two transports are those of
-//! `trellis_front::refusal`.
+//! Errors as Flower's numbers, and as reasons for metrics. `trellis_front::refusal` has their codes in the transports.
 
 use trellis_core::refusal::{Kind, Refusal};
 
-use super::door::BUSY;
+use super::admission::BUSY;
 use super::rpc::Api;
 use crate::link::STOPPING;
 use crate::watch::metrics::Reason;
 
-/// Flower's own number for a refused call, that stands in the body of an HTTP answer.
+/// Returns Flower's error number for the body of an HTTP response.
 pub fn flower_code(api: Api, rpc: &str, kind: Kind) -> u16 {
     match (api, rpc, kind) {
         (_, _, Kind::Transient) => 1005,
@@ -41,7 +40,7 @@ pub fn flower_code(api: Api, rpc: &str, kind: Kind) -> u16 {
     }
 }
 
-/// Why a call was refused, for monitors.
+/// Returns why a call was refused, for metrics.
 pub fn reason(refusal: &Refusal) -> Reason {
     match refusal.kind {
         Kind::Transient if refusal.text == BUSY => Reason::Overloaded,
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_of_flowers_calls_has_a_number_of_its_api() {
+    fn every_error_of_flowers_calls_has_a_number_of_its_api() {
         for kind in Kind::ALL {
             for (api, own) in [(Api::Control, 1..=45), (Api::Fleet, 2001..=2009), (Api::App, 3001..=3016)] {
                 for rpc in super::super::rpc::ALL.iter().filter(|rpc| rpc.api == api) {

@@ -1,4 +1,4 @@
-//! Every call that is served: its name, who may send it, and its handler. Nothing is served that does not stand here.
+//! The table of all served calls: name, required access, and handler.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -24,7 +24,7 @@ pub const SMALL_BYTES: u64 = 64 << 10;
 const ANNOUNCEMENT_BYTES: u64 = 32 << 20;
 /// Maximum size of an assignment of shards: 100,000 nodes.
 const ASSIGNMENT_BYTES: u64 = 4 << 20;
-/// Answers that a slow reader of a log may leave lying.
+/// Messages that may wait for a slow reader of a log.
 const LOG_BACKLOG: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub enum Api {
     Fleet,
     /// ServerAppIo and Runtime.
     App,
-    /// Ours, beside Flower's.
+    /// Trellis' own calls.
     Trellis,
 }
 
@@ -93,27 +93,27 @@ impl On {
 
 type Handling = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send>>;
 
-/// One call.
+/// A served call.
 pub struct Rpc {
     pub api: Api,
     pub name: &'static str,
     pub on: On,
     pub access: Access,
-    /// Held open: it waits, it does not work.
+    /// The call may be held: it then waits without work.
     pub held: bool,
-    /// Its message is an object, and streamed.
+    /// The message is an object, which is streamed.
     pub streams_in: bool,
     /// Maximum size of the message; `u64::MAX`: the limit of the configuration.
     pub message_bytes: u64,
     /// Callers with unregistered keys may send it, too.
-    pub for_strangers: bool,
+    pub for_unknown_senders: bool,
     pub handle: fn(Call) -> Handling,
 }
 
 impl Rpc {
     const fn new(api: Api, name: &'static str, on: On, access: Access, handle: fn(Call) -> Handling) -> Rpc {
-        let (held, streams_in, message_bytes, for_strangers) = (false, false, SMALL_BYTES, false);
-        Rpc { api, name, on, access, held, streams_in, message_bytes, for_strangers, handle }
+        let (held, streams_in, message_bytes, for_unknown_senders) = (false, false, SMALL_BYTES, false);
+        Rpc { api, name, on, access, held, streams_in, message_bytes, for_unknown_senders, handle }
     }
 
     const fn held(mut self) -> Rpc {
@@ -135,12 +135,12 @@ impl Rpc {
         self.at_most(u64::MAX)
     }
 
-    const fn for_strangers(mut self) -> Rpc {
-        self.for_strangers = true;
+    const fn for_unknown_senders(mut self) -> Rpc {
+        self.for_unknown_senders = true;
         self
     }
 
-    /// The paths under which it is found over a transport.
+    /// Returns the paths of the call over a transport.
     pub fn paths(&self, transport: Transport) -> Vec<String> {
         if !self.on.has(transport) {
             return Vec::new();
@@ -156,7 +156,7 @@ impl Rpc {
     }
 }
 
-/// Finds the call behind a path, and the path in a form that lasts.
+/// Finds the call of a path, and the path with a static lifetime.
 pub fn find(transport: Transport, path: &str) -> Option<(&'static str, &'static Rpc)> {
     type Found = (&'static str, &'static Rpc);
     static PATHS: LazyLock<HashMap<(Transport, &'static str), Found>> = LazyLock::new(|| {
@@ -213,7 +213,7 @@ macro_rules! app {
     };
 }
 
-/// A handler for those who start ServerApps.
+/// A handler for launchers of ServerApps.
 macro_rules! launcher {
     ($handler:ident) => {
         |mut call| {
@@ -260,13 +260,13 @@ fn push_app_messages(mut call: Call) -> Handling {
     })
 }
 
-/// Over gRPC an app works over one connection, so the end of that says something. HTTP clients close what they do not use.
+/// Over gRPC an app uses one connection, so its end is a signal. HTTP clients close idle connections.
 fn pull_app_inputs(mut call: Call) -> Handling {
     Box::pin(async move {
         let request = call.read().await?;
         let client = call.client.describe(&call.headers);
         let response = app::pull_app_inputs(&call.link, request, client).await?;
-        watch_line(&call, response.run.as_ref().map_or(0, |run| run.run_id));
+        watch_connection(&call, response.run.as_ref().map_or(0, |run| run.run_id));
         Ok(Answer::message(&response))
     })
 }
@@ -278,14 +278,14 @@ fn pull_task_input(mut call: Call) -> Handling {
         let client = call.client.describe(&call.headers);
         let response = app::pull_task_input(&call.link, &caller, request, client).await?;
         if call.client.transport == Transport::Grpc {
-            watch_line(&call, response.task_id);
+            watch_connection(&call, response.task_id);
         }
         Ok(Answer::message(&response))
     })
 }
 
-fn watch_line(call: &Call, run: u64) {
-    let (link, closed) = (call.link.clone(), call.line.closed());
+fn watch_connection(call: &Call, run: u64) {
+    let (link, closed) = (call.link.clone(), call.connection.closed());
     tokio::spawn(async move {
         closed.await;
         app::hangup(&link, trellis_core::id::RunId(run)).await;
@@ -320,7 +320,7 @@ fn get_login_details(call: Call) -> Handling {
     })
 }
 
-/// A handler that asks nobody who they are.
+/// A handler of calls without authentication.
 macro_rules! open {
     ($handler:ident) => {
         |mut call| {
@@ -332,7 +332,7 @@ macro_rules! open {
     };
 }
 
-/// A handler of ours.
+/// A handler of Trellis' own calls.
 macro_rules! json {
     ($handler:ident) => {
         |mut call| {
@@ -348,7 +348,7 @@ macro_rules! json {
 fn json(response: &impl serde::Serialize) -> Result<Answer, Refusal> {
     match serde_json::to_vec(response) {
         Ok(bytes) => Ok(Answer::Json(bytes.into())),
-        Err(error) => Err(Refusal::transient("The answer could not be written.", error)),
+        Err(error) => Err(Refusal::transient("The answer could not be encoded.", error)),
     }
 }
 
@@ -392,7 +392,7 @@ fn run_history(mut call: Call) -> Handling {
     })
 }
 
-/// Who waits is asked for its right again at the end: it may have been taken away meanwhile.
+/// Rechecks the permission at the end of the hold: it may have been revoked meanwhile.
 fn watch(mut call: Call) -> Handling {
     Box::pin(async move {
         let (request, right) = (call.read_json().await?, call.lasting_right());
@@ -442,8 +442,8 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(CONTROL, "GetAuthTokens", Both, Open, open!(get_auth_tokens)),
     Rpc::new(CONTROL, "RefreshAuthTokens", Http, Open, open!(refresh_auth_tokens)),
     //
-    Rpc::new(FLEET, "RegisterNode", Both, Node, fleet!(register_node)).for_strangers(),
-    Rpc::new(FLEET, "ActivateNode", Both, Node, fleet!(activate_node)).for_strangers(),
+    Rpc::new(FLEET, "RegisterNode", Both, Node, fleet!(register_node)).for_unknown_senders(),
+    Rpc::new(FLEET, "ActivateNode", Both, Node, fleet!(activate_node)).for_unknown_senders(),
     Rpc::new(FLEET, "DeactivateNode", Both, Node, fleet!(deactivate_node)),
     Rpc::new(FLEET, "UnregisterNode", Both, Node, fleet!(unregister_node)),
     Rpc::new(FLEET, "SendNodeHeartbeat", Both, Node, fleet!(send_node_heartbeat)),
@@ -454,7 +454,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(FLEET, "PushObject", Both, Node, push_object).streams_in(),
     Rpc::new(FLEET, "PullObject", Both, Node, pull_object),
     Rpc::new(FLEET, "ConfirmMessageReceived", Both, Node, fleet!(confirm_message_received)),
-    // Those who start ServerApps: 1.25 to 1.29, 1.30 to 1.39, 1.39 and later.
+    // Launchers of ServerApps: 1.25 to 1.29, 1.30 to 1.39, 1.39 and later.
     Rpc::new(APP, "ListAppsToLaunch", Grpc, Launcher, launcher!(list_apps_to_launch)).held(),
     Rpc::new(APP, "RequestToken", Grpc, Launcher, launcher!(request_token)),
     Rpc::new(APP, "PullPendingTasks", Both, Launcher, launcher!(pull_pending_tasks)).held(),
@@ -484,7 +484,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ListNodes", Http, Account(View), json!(list_nodes)),
     Rpc::new(TRELLIS, "RevokeNode", Http, Account(Administer), json!(revoke_node)),
     Rpc::new(TRELLIS, "CreateJoinToken", Http, Account(Administer), json!(create_join_token)),
-    Rpc::new(TRELLIS, "Join", Http, Node, join).for_strangers(),
+    Rpc::new(TRELLIS, "Join", Http, Node, join).for_unknown_senders(),
     Rpc::new(TRELLIS, "DescribeNode", Http, Node, describe_node),
     Rpc::new(TRELLIS, "NodeShard", Http, Node, node_shard),
     Rpc::new(TRELLIS, "AssignShards", Http, Account(Administer), json!(assign_shards)).at_most(ASSIGNMENT_BYTES),

@@ -1,5 +1,5 @@
-//! Identifies the sender of a call from its headers alone. No part of the body is read, and no capacity or memory is
-//! reserved, before the sender is known. The table of calls defines the proof that a sender must give.
+//! Identifies the sender of a call from its headers alone. Before that, no part of the body is read, and no capacity or
+//! memory is reserved. The table of calls defines the required proof.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -10,11 +10,11 @@ use trellis_core::account::Permission;
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_digest::sha256;
-use trellis_front::{Line, SignedBody, Source};
+use trellis_front::{ConnectionHandle, SignedBody, Source};
 
 use super::Port;
 use super::rpc::{Access, Rpc};
-use crate::api::account::{self, Tokens, Who};
+use crate::api::account::{self, CallerAccount, Tokens};
 use crate::api::fleet::Caller as NodeCaller;
 use crate::app_trust::{self, Unproven};
 use crate::dialect::Client;
@@ -34,7 +34,7 @@ pub enum Sender {
     Anyone,
     Node(NodeCaller),
     App(AppCaller),
-    Account(Who),
+    Account(CallerAccount),
     /// The signed hash of the body, if SuperExecs have a secret.
     Launcher(Option<SignedBody>),
 }
@@ -57,7 +57,7 @@ pub struct Head<'a> {
     pub headers: &'a HeaderMap,
     pub port: Port,
     pub remote: SocketAddr,
-    pub line: &'a Line,
+    pub connection: &'a ConnectionHandle,
     /// Receives the tokens that replace the sender's expired tokens.
     pub renewed: &'a OnceLock<Tokens>,
 }
@@ -91,7 +91,7 @@ impl Head<'_> {
     }
 
     fn node(&self) -> Result<NodeCaller, Refusal> {
-        NodeCaller::verify(self.link, self.client, self.headers, self.remote, self.rpc.for_strangers)
+        NodeCaller::verify(self.link, self.client, self.headers, self.remote, self.rpc.for_unknown_senders)
     }
 
     fn app(&self) -> Result<AppCaller, Refusal> {
@@ -105,12 +105,12 @@ impl Head<'_> {
         }
     }
 
-    async fn account(&self, permission: Permission) -> Result<Who, Refusal> {
+    async fn account(&self, permission: Permission) -> Result<CallerAccount, Refusal> {
         if !self.link.accounts {
-            return Ok(Who::nobody());
+            return Ok(CallerAccount::built_in());
         }
         let Some(token) = shown_token(self.headers) else {
-            let text = "This SuperLink asks who calls: run `flwr login`, or send the token of an account.";
+            let text = "This SuperLink requires an account: run `flwr login`, or send the token of an account.";
             return Err(Refusal::new(Kind::Unauthenticated, text));
         };
         match account::authenticate(self.link, token, permission) {
@@ -139,14 +139,14 @@ impl Head<'_> {
         Unproven {
             client: self.client,
             on_app_port: self.port == Port::App,
-            line: self.line,
+            connection: self.connection,
             remote: self.remote,
             headers: self.headers,
         }
     }
 }
 
-/// The token of an account, from the header of any release.
+/// Returns the token of an account from the header of any release.
 pub fn shown_token(headers: &HeaderMap) -> Option<&str> {
     let header = |name: &str| headers.get(name)?.to_str().ok();
     header("authorization").and_then(|value| value.strip_prefix("Bearer ")).or_else(|| header(ACCESS_TOKEN))

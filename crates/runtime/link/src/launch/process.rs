@@ -1,4 +1,4 @@
-//! One ServerApp process: started by us, or found again.
+//! A ServerApp process: started by this SuperLink, or found after a restart.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -24,15 +24,15 @@ use super::program::Restricted;
 const RUN_VARIABLE: &str = "TRELLIS_RUN_ID";
 const MARK_VARIABLE: &str = "TRELLIS_APP_OF";
 
-/// A process that is not our child is looked at this often.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Poll interval for processes that are not children.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How a process ended, as far as we can know.
+/// How a process ended, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     Code(i32),
     Signal(i32),
-    /// It was not our child: the system does not tell.
+    /// Not a child: the system does not report its exit status.
     Unseen,
 }
 
@@ -46,19 +46,19 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What a ServerApp is started with.
+/// The parameters of a ServerApp process.
 pub struct Order<'a> {
     pub run: RunId,
     pub token: &'a str,
     /// `host:port` of the SuperLink, for apps.
     pub address: &'a str,
-    /// By which the process is found again.
+    /// Identifies the process after a restart of the SuperLink.
     pub mark: &'a str,
     /// The file for its output.
     pub output: &'a Path,
 }
 
-/// A ServerApp and everything it starts: a process group.
+/// A ServerApp with its process group.
 #[derive(Clone)]
 pub struct AppProcess {
     pub run: RunId,
@@ -68,14 +68,14 @@ pub struct AppProcess {
 
 #[derive(Clone)]
 enum End {
-    /// Our child: a task reaps it and tells how it ended.
+    /// A child: a task reaps it and reports its exit status.
     Child(watch::Receiver<Option<Ended>>),
-    /// Found again: the descriptor becomes readable when it ends.
+    /// Found after a restart: the descriptor becomes readable at its end.
     Found(Arc<OwnedFd>),
 }
 
 impl AppProcess {
-    /// Starts a ServerApp for a run.
+    /// Starts the ServerApp of a run.
     pub fn start(program: &Program, order: &Order<'_>) -> std::io::Result<AppProcess> {
         let run = order.run;
         let output = OpenOptions::new().create(true).append(true).mode(0o600).open(order.output)?;
@@ -103,7 +103,7 @@ impl AppProcess {
             .id()
             .and_then(|pid| Pid::from_raw(pid as i32))
             .ok_or_else(|| std::io::Error::other("the process ended at once"))?;
-        let (tell, told) = watch::channel(None);
+        let (tell, reported) = watch::channel(None);
         tokio::spawn(async move {
             let ended = match child.wait().await {
                 Ok(status) => {
@@ -113,42 +113,42 @@ impl AppProcess {
             };
             let _ = tell.send(Some(ended));
         });
-        Ok(AppProcess { run, pid, end: End::Child(told) })
+        Ok(AppProcess { run, pid, end: End::Child(reported) })
     }
 
     pub fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub async fn ended(&self) -> Ended {
         match &self.end {
-            End::Child(told) => {
-                let mut told = told.clone();
-                let ended = told.wait_for(Option::is_some).await;
+            End::Child(reported) => {
+                let mut reported = reported.clone();
+                let ended = reported.wait_for(Option::is_some).await;
                 ended.ok().and_then(|ended| ended.clone()).unwrap_or(Ended::Unseen)
             }
             End::Found(descriptor) => {
                 while !is_readable(descriptor) {
-                    tokio::time::sleep(LOOK_INTERVAL).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 Ended::Unseen
             }
         }
     }
 
-    /// Asks the group to end.
+    /// Sends SIGTERM to the group.
     pub fn terminate(&self) {
         let _ = kill_process_group(self.pid, Signal::TERM);
     }
 
-    /// Ends the group.
+    /// Sends SIGKILL to the group.
     pub fn kill(&self) {
         let _ = kill_process_group(self.pid, Signal::KILL);
     }
 }
 
-/// The command that starts the program of a run, with its restrictions.
+/// Builds the command of a run's program with its restrictions.
 fn command(program: &Program, run: RunId) -> std::io::Result<Command> {
     match &program.restricted {
         Restricted::Sandbox(sandbox) => {
@@ -168,11 +168,11 @@ fn command(program: &Program, run: RunId) -> std::io::Result<Command> {
 /// Removes the files that the app of a run left in its directory, except for the log and the results.
 pub fn clear(outputs: &Path, run: RunId) {
     if let Err(error) = Scratch::clear(&outputs.join(run.to_string())) {
-        tracing::warn!(run = run.0, %error, "files of a ServerApp that has ended could not be removed");
+        tracing::warn!(run = run.0, %error, "cannot remove files of an ended ServerApp");
     }
 }
 
-/// Calls `clear` for all finished runs, after a restart.
+/// Removes such files of all finished runs after a restart.
 pub fn clear_ended(outputs: &Path, is_unfinished: impl Fn(RunId) -> bool) {
     let entries = std::fs::read_dir(outputs).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -180,13 +180,13 @@ pub fn clear_ended(outputs: &Path, is_unfinished: impl Fn(RunId) -> bool) {
     runs.filter(|run| !is_unfinished(*run)).for_each(|run| clear(outputs, run));
 }
 
-/// A process descriptor is readable once the process has ended. In doubt it has not.
+/// A process descriptor is readable after the end of its process. Returns `false` in doubt.
 fn is_readable(descriptor: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
     matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
 }
 
-/// Finds apps that carry our mark, by looking at every process of this user.
+/// Finds apps with this mark among all processes of this user.
 pub fn find(mark: &str) -> Vec<AppProcess> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     processes
@@ -204,7 +204,7 @@ pub fn find(mark: &str) -> Vec<AppProcess> {
             }
             let run = RunId(variable(RUN_VARIABLE)?.parse().ok()?);
             let pid = Pid::from_raw(pid)?;
-            // Its children carry the mark too; the app is the one that leads the group.
+            // Child processes have the mark too; the app is the group leader.
             if rustix::process::getpgid(Some(pid)).ok()? != pid {
                 return None;
             }
@@ -214,7 +214,7 @@ pub fn find(mark: &str) -> Vec<AppProcess> {
         .collect()
 }
 
-/// The last part of a file, from the start of a line.
+/// Returns the end of a file, from the start of a line.
 pub fn tail(path: &Path, limit_bytes: u64) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;

@@ -1,5 +1,5 @@
-//! What is run for a ServerApp: the program with its arguments, and what it must know beyond its run; and which kinds of
-//! runs are started here at all. Whatever it is, it is started, watched and ended alike.
+//! The programs of ServerApps, and which kinds of runs this SuperLink starts. All programs are started, watched and
+//! ended in the same way.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,14 +13,14 @@ use super::python::{NoPython, Python};
 use crate::config::{Config, Isolation, NativeApp};
 use crate::state::State;
 
-/// The name that a native ServerApp is seen by in a list of processes, whatever path it was started by.
+/// The name of native ServerApps in process lists, whatever their path.
 const NATIVE_NAME: &str = "trellis";
 
-/// Where native ServerApps keep models, in the state directory, unless told otherwise.
+/// Default directory of models, in the state directory.
 const MODELS: &str = "models";
 
-/// Variables that our own programs read, in addition to those that every app gets.
-const OF_OUR_PROGRAMS: &[&str] = &["HOME", "TMPDIR", "RUST_LOG", "RUST_BACKTRACE"];
+/// Variables for Trellis' own programs, in addition to those of every app.
+const OWN_VARIABLES: &[&str] = &["HOME", "TMPDIR", "RUST_LOG", "RUST_BACKTRACE"];
 
 /// Directory below the state directory: output and directories of ServerApps.
 pub const OUTPUTS: &str = "apps";
@@ -29,13 +29,12 @@ pub const OUTPUTS: &str = "apps";
 #[derive(Debug, Clone)]
 pub struct Program {
     pub path: PathBuf,
-    /// What it is called by, if not by its path.
+    /// `argv[0]`, if it is not the path.
     pub name: Option<OsString>,
     pub args: Vec<OsString>,
-    /// In addition to what every ServerApp is told.
+    /// In addition to the variables of every ServerApp.
     pub environment: Vec<(&'static str, OsString)>,
-    /// Where it keeps things, in a directory for each run. That is there from the start: a run that has kept nothing can be
-    /// told from one that never was.
+    /// Directory with a subdirectory per run, created at the start: it tells a run without models from an unknown run.
     pub keeps: Option<PathBuf>,
     pub restricted: Restricted,
 }
@@ -45,13 +44,13 @@ pub struct Program {
 pub enum Restricted {
     /// For programs that run code of a user.
     Sandbox(Arc<Sandbox>),
-    /// For our own programs: the environment has only the listed variables and these.
+    /// For Trellis' own programs: the environment has only the listed variables and these.
     Environment(Vec<String>),
     Nothing,
 }
 
 impl Program {
-    /// Runs the ServerApp that a run brings. It may install what it needs if `installs`.
+    /// Runs the ServerApp of a FAB, which may install its dependencies if `installs`.
     pub fn python(python: &Python, installs: bool, sandbox: Sandbox) -> Program {
         Program {
             restricted: Restricted::Sandbox(Arc::new(sandbox)),
@@ -63,9 +62,9 @@ impl Program {
         }
     }
 
-    /// Trains by itself, and keeps models in `models`.
+    /// Runs the native ServerApp, which stores models in `models`.
     pub fn native(app: &NativeApp, models: &Path, settings: &trellis_sandbox::Settings) -> Program {
-        let named = OF_OUR_PROGRAMS.iter().map(ToString::to_string).chain(settings.variables.iter().cloned());
+        let named = OWN_VARIABLES.iter().map(ToString::to_string).chain(settings.variables.iter().cloned());
         Program {
             restricted: match settings.mode {
                 trellis_sandbox::Mode::Off => Restricted::Nothing,
@@ -86,18 +85,18 @@ impl fmt::Display for Program {
     }
 }
 
-/// How the ServerApps of one kind come to be.
+/// How ServerApps of a kind are started.
 #[derive(Debug, Clone)]
 pub enum Starts {
     Here(Program),
-    /// They should be started here, and cannot be: why.
+    /// This SuperLink should start them but cannot, for this reason.
     Nowhere(String),
-    /// Somebody else asks for their runs.
+    /// Another launcher starts them.
     Elsewhere,
 }
 
 impl Starts {
-    /// A SuperLink that trains by itself does without Python, unless it was told which to use.
+    /// Without Python, a SuperLink with native runs starts only those, unless an interpreter was configured.
     fn unless_missing(python: Result<Program, NoPython>, trains: bool) -> Result<Starts, NoPython> {
         match python {
             Ok(python) => Ok(Starts::Here(python)),
@@ -110,7 +109,7 @@ impl Starts {
     }
 }
 
-/// What is started here, for each kind of run.
+/// How each kind of run is started.
 #[derive(Debug, Clone)]
 pub struct Programs {
     python: Starts,
@@ -118,7 +117,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Finds what there is; `path` is that of the environment.
+    /// Finds the programs; `path` is the PATH of the environment.
     pub fn find(config: &Config, state: &State, path: Option<&OsStr>) -> Result<Programs, NoPython> {
         let native = match &config.native_app {
             Some(app) => {
@@ -156,12 +155,12 @@ impl Programs {
         }
     }
 
-    /// Whether runs of this kind are this SuperLink's to start.
+    /// Returns whether this SuperLink starts runs of this kind.
     pub fn start(&self, server_app: ServerApp) -> bool {
         !matches!(self.of(server_app), Starts::Elsewhere)
     }
 
-    /// Whether there is anything to launch.
+    /// Returns whether this SuperLink starts any runs.
     pub fn are_any(&self) -> bool {
         self.start(ServerApp::Flower) || self.start(ServerApp::Native)
     }
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn python_is_needed_where_nothing_else_trains_or_where_it_was_named() {
+    fn python_is_required_without_native_runs_or_if_it_was_configured() {
         let program = |python: Python| Program::python(&python, false, Sandbox::off(python.path().to_owned()));
         let nowhere = || Python::find(None, Some("/nowhere".as_ref())).map(program);
         assert!(
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_between_the_kinds_is_in_the_program() {
+    fn the_program_defines_the_differences_of_the_kinds() {
         let app = NativeApp { program: "/proc/self/exe".into(), args: vec!["serverapp".into()], models: None };
         let native = Program::native(&app, Path::new("state/models"), &trellis_sandbox::Settings::default());
         assert_eq!((native.to_string().as_str(), native.args.len()), ("/proc/self/exe", 1));

@@ -1,11 +1,11 @@
-//! Which Python runs ServerApps, and how it is asked to without showing the token to the whole machine.
+//! Finds the Python of ServerApps, and starts it without exposing the token to other users.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// No interpreter was found.
+/// Why there is no interpreter.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPython {
     #[error(
@@ -22,12 +22,12 @@ pub enum NoPython {
     NoInterpreter { script: PathBuf },
 }
 
-/// A Python interpreter that has flwr.
+/// A Python interpreter with flwr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Python(PathBuf);
 
 impl Python {
-    /// The interpreter given, or the one of the `flwr-serverapp` on PATH.
+    /// Returns the given interpreter, or that of the `flwr-serverapp` on PATH.
     pub fn find(given: Option<&Path>, path: Option<&OsStr>) -> Result<Python, NoPython> {
         let Some(given) = given else { return interpreter_of("flwr-serverapp", path).map(Python) };
         let bare = given.components().count() == 1;
@@ -39,21 +39,22 @@ impl Python {
         &self.0
     }
 
-    /// The program that Python is given: it takes the token from the environment, where only the owner of the process
-    /// sees it, and calls flwr's own entry point as the script on PATH would.
+    /// Returns the Python program: it takes the token from the environment, which only the owner of the process can
+    /// read, and calls flwr's entry point like the script on PATH.
     pub fn program() -> &'static str {
         include_str!("serverapp.py")
     }
 }
 
-/// The interpreter that runs a script of flwr on PATH: where that is, flwr is.
+/// Returns the interpreter of a flwr script on PATH, which has flwr installed.
 pub fn interpreter_of(script: &str, path: Option<&OsStr>) -> Result<PathBuf, NoPython> {
     let missing = || NoPython::NotOnPath { script: script.to_owned() };
     let script = on_path(Path::new(script), path).ok_or_else(missing)?;
     interpreter(&script).ok_or(NoPython::NoInterpreter { script })
 }
 
-fn on_path(name: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
+/// The first executable file of this name on PATH.
+pub fn on_path(name: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path?).map(|entry| entry.join(name)).find(|file| runs(file))
 }
 
@@ -62,7 +63,7 @@ fn runs(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// The interpreter in a script's first line. Installers write `#!/bin/sh` and an `exec` for paths too long for it.
+/// Reads the interpreter from a script's first line. Installers write `#!/bin/sh` and an `exec` for long paths.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut lines = BufReader::new(File::open(script).ok()?).lines().take(3).map_while(Result::ok);
     let first = lines.next()?;

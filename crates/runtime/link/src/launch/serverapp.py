@@ -9,7 +9,7 @@ token = os.environ.pop("TRELLIS_APP_TOKEN")
 
 
 def show_token():
-    """Send the token with every call to the SuperLink, as Flower 1.28 and later do by themselves."""
+    """Send the token with every call to the SuperLink, as Flower 1.28 and later do."""
     from collections import namedtuple
 
     import grpc
@@ -44,7 +44,7 @@ def pace_pulls():
 
 
 def end_without_superlink():
-    """End this process if its SuperLink does not come back: its state is deleted, or an hour has passed."""
+    """End this process if its SuperLink does not return: its state is deleted, or an hour has passed."""
     import socket
     import threading
     import time

@@ -1,14 +1,14 @@
-//! What is told of a federation: events with fixed names and fields, for log readers and programs.
+//! Events of a federation with fixed names and fields, for logs and programs.
 //!
-//! Names and fields are a contract with operators' tools (docs/monitoring.md): add, never rename. Nothing here knows when
-//! an event happens.
+//! Names and fields are a contract with monitoring tools (docs/monitoring.md): never rename, only add. This module does
+//! not decide when an event happens.
 
 use std::fmt;
 
 use serde::Serialize;
 use trellis_core::id::NodeId;
 
-/// One event. Serialised it is its data alone; what is not known is `null`.
+/// An event. Serialised as its data; unknown values are `null`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Event {
@@ -67,7 +67,7 @@ pub enum Event {
     },
 }
 
-/// A node id as text: it has 64 bits, and many readers of JSON keep only 53 of a number.
+/// A node id as a string: many JSON readers keep only 53 bits of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeText(pub NodeId);
 
@@ -93,12 +93,12 @@ impl Event {
         }
     }
 
-    /// Somebody should look at it.
+    /// Needs attention.
     pub fn is_warning(&self) -> bool {
         matches!(self, Event::ClientFailure { .. } | Event::TrainingStalled { .. })
     }
 
-    /// The data as a JSON object.
+    /// Returns the data as a JSON object.
     pub fn data(&self) -> String {
         serde_json::to_string(self).expect("names are text and values are plain")
     }
@@ -175,7 +175,7 @@ fn accuracy(value: &Option<f64>) -> Option<String> {
     value.map(|value| format!("accuracy {value:.4}"))
 }
 
-/// `: a, b` of what is known, or nothing.
+/// Writes `: a, b` with the known parts, or nothing.
 fn listed(f: &mut fmt::Formatter<'_>, parts: [Option<String>; 3]) -> fmt::Result {
     for (index, part) in parts.into_iter().flatten().enumerate() {
         write!(f, "{}{part}", if index == 0 { ": " } else { ", " })?;
@@ -189,7 +189,7 @@ mod tests {
 
     const NODE: NodeText = NodeText(NodeId(u64::MAX));
 
-    /// Name, data and sentence of every event, as operators see them.
+    /// Checks name, data and sentence of every event.
     #[test]
     fn contract() {
         let strategy = Some("FedAvg".to_owned());
@@ -223,7 +223,7 @@ mod tests {
                 required_clients: 2,
             },
         ];
-        let told: String = events
+        let reported: String = events
             .iter()
             .map(|event| {
                 let level = if event.is_warning() { "warn" } else { "info" };
@@ -231,7 +231,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            reported,
             r#"info training_start {"strategy":"FedAvg","num_rounds":3,"min_clients":2}
   training started: strategy FedAvg, 3 rounds, at least 2 clients
 info training_start {"strategy":null,"num_rounds":null,"min_clients":null}

@@ -1,11 +1,11 @@
-//! What a run's settings say about its training: strategy, rounds, clients. Apps name their settings as they like, so
-//! this knows the names in use, and says "unknown" of the rest rather than guess.
+//! Extracts strategy, rounds and clients from a run's settings. Apps choose the names of their settings: this module
+//! knows the usual names and reports unknown values otherwise.
 
 use std::collections::BTreeMap;
 
 use trellis_wire::proto;
 
-/// A strategy's name in metrics and events is cut to this.
+/// Longer names of strategies are truncated in metrics and events.
 const MAX_STRATEGY_CHARS: usize = 40;
 
 const STRATEGY: &[&str] = &["strategy", "strategy-name", "fl-strategy", "aggregation-strategy"];
@@ -21,18 +21,18 @@ const MIN_CLIENTS: &[&str] = &[
     "fl-min-fit-clients",
 ];
 
-/// What is known of a training before it begins.
+/// What is known of a training before it starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     pub strategy: Option<String>,
     pub num_rounds: Option<u64>,
     pub min_clients: Option<u64>,
-    /// Its ServerApp reports by itself.
+    /// The ServerApp sends reports.
     pub reports: bool,
 }
 
 impl Facts {
-    /// From the app's `pyproject.toml` and what the user set in place of its defaults.
+    /// Reads the app's `pyproject.toml` and the user's overrides.
     pub fn of(pyproject: Option<&toml::Table>, overrides: &BTreeMap<String, proto::Scalar>) -> Facts {
         let mut settings = BTreeMap::new();
         if let Some(defaults) = pyproject.and_then(app_config) {
@@ -54,7 +54,7 @@ impl Facts {
     }
 }
 
-/// Names differ between apps in case, `-` and `_` only: this takes the difference away.
+/// Normalises a name: apps differ in case, `-` and `_`.
 pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace(['_', ' '], "-")
 }
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn settings_by_the_names_in_use() {
-        let told = |facts: Facts| {
+    fn usual_names_of_settings_are_recognised() {
+        let reported = |facts: Facts| {
             let number = |number: Option<u64>| number.map_or("?".to_owned(), |number| number.to_string());
             let strategy = facts.strategy.unwrap_or_else(|| "?".to_owned());
             format!("{strategy} {} {}", number(facts.num_rounds), number(facts.min_clients))
@@ -143,12 +143,12 @@ mod tests {
                 format!("[tool.flwr.app.config]\n{}", config.replace("[server]", "[tool.flwr.app.config.server]"))
                     .parse()
                     .unwrap();
-            assert_eq!(told(Facts::of(Some(&project), &BTreeMap::new())), expected, "{config}");
+            assert_eq!(reported(Facts::of(Some(&project), &BTreeMap::new())), expected, "{config}");
         }
     }
 
     #[test]
-    fn what_the_user_set_wins() {
+    fn the_overrides_of_the_user_win() {
         use proto::scalar::Scalar;
         let project: toml::Table =
             "[tool.flwr.app.config]\nnum-server-rounds = 3\nstrategy = 'FedAvg'".parse().unwrap();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut() {
+    fn a_long_name_is_truncated() {
         use proto::scalar::Scalar;
         let facts = Facts::of(None, &overrides(&[("strategy", Scalar::String("x".repeat(500)))]));
         assert_eq!(facts.strategy.map(|name| name.len()), Some(MAX_STRATEGY_CHARS));

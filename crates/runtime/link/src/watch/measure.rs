@@ -1,5 +1,4 @@
-//! The numbers that messages carry in their small records: which of them is the loss, the accuracy, the weight, the
-//! round. Large objects (models) are never opened.
+//! Extracts loss, accuracy, weight and round from the small records of messages. Large objects (models) are not read.
 
 use bytes::Bytes;
 use trellis_core::id::ObjectId;
@@ -10,74 +9,74 @@ use trellis_wire::object::{ConfigValue, Entries, MetricValue, Object, RecordDict
 use super::facts::plain;
 use super::round::Kind;
 
-/// Records of one message that are looked into.
+/// Maximum number of records read per message.
 const MAX_RECORDS: usize = 16;
-/// The largest record that is looked into.
+/// Maximum size of a record.
 const MAX_RECORD_BYTES: usize = 32 << 10;
-/// Numbers kept of one message.
+/// Maximum number of values per message.
 const MAX_NUMBERS: usize = 256;
 
-/// Where the older clients of Flower put their metrics: in records for settings.
+/// Config records in which older clients of Flower send metrics.
 const CONFIG_METRICS: &[&str] = &["fitres.metrics", "evaluateres.metrics"];
 
 const EXAMPLES: &[&str] = &["num-examples", "num-samples"];
 const ROUND: &[&str] = &["server-round", "current-round", "round"];
 const LOSS: &[&str] = &["loss"];
 const ACCURACY: &[&str] = &["accuracy", "acc"];
-/// What apps write before `loss` and `accuracy`, in the order in which we believe it.
+/// Prefixes of `loss` and `accuracy`, in order of preference.
 const OF_TRAIN: &[&str] = &["", "train-", "training-", "local-"];
 const OF_EVALUATE: &[&str] = &["", "eval-", "evaluate-", "evaluation-", "val-", "validation-", "test-"];
 
-/// Numbers by name.
+/// Values by name.
 pub type Numbers = Vec<(String, f64)>;
 
-/// What a message says in numbers.
+/// The values of a message.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
-    /// All of them, by plain names.
+pub struct ReplyValues {
+    /// All values, by normalised names.
     pub numbers: Numbers,
-    /// Those that a strategy takes the mean of, by the names that the client gave them.
+    /// Metrics, by the client's names.
     pub metrics: Numbers,
 }
 
-/// The numbers in the records of a message that is here completely.
+/// Returns the values in the records of a complete message.
 pub fn numbers(view: &dyn Read, tree: &Tree) -> Numbers {
-    said(view, tree).numbers
+    reply_values(view, tree).numbers
 }
 
-/// The same, and which of them are metrics.
-pub fn said(view: &dyn Read, tree: &Tree) -> Said {
-    said_in(tree, |id| match view.content(id) {
+/// Returns the values, and which of them are metrics.
+pub fn reply_values(view: &dyn Read, tree: &Tree) -> ReplyValues {
+    values_in(tree, |id| match view.content(id) {
         Ok(Some(Content::Inline(bytes))) => Some(bytes),
         _ => None,
     })
 }
 
-/// A message holds records, and only records of plain values have nothing below them.
-fn said_in(message: &Tree, mut content: impl FnMut(ObjectId) -> Option<Bytes>) -> Said {
+/// Only records of plain values have no children.
+fn values_in(message: &Tree, mut content: impl FnMut(ObjectId) -> Option<Bytes>) -> ReplyValues {
     let mut small = |id: ObjectId| content(id).filter(|bytes| bytes.len() <= MAX_RECORD_BYTES);
-    let mut said = Said::default();
+    let mut reply_values = ReplyValues::default();
     let mut left = MAX_RECORDS;
     for dict in &message.children {
         let names = small(dict.id).and_then(|bytes| RecordDict::decode(&bytes).ok()).unwrap_or_default();
         for record in dict.children.iter().filter(|record| record.children.is_empty()) {
-            let Some(rest) = left.checked_sub(1) else { return said };
+            let Some(rest) = left.checked_sub(1) else { return reply_values };
             left = rest;
             match small(record.id).map(|bytes| Object::decode(&bytes)) {
-                Some(Ok(Object::MetricRecord(record))) => said.gather(&record.0, metric, true),
+                Some(Ok(Object::MetricRecord(record))) => reply_values.gather(&record.0, metric, true),
                 Some(Ok(Object::ConfigRecord(entries))) => {
                     let is_metrics =
                         names.0.iter().any(|(name, id)| *id == record.id && CONFIG_METRICS.contains(&&name[..]));
-                    said.gather(&entries.0, setting, is_metrics);
+                    reply_values.gather(&entries.0, setting, is_metrics);
                 }
                 _ => {}
             }
         }
     }
-    said
+    reply_values
 }
 
-impl Said {
+impl ReplyValues {
     fn gather<V>(&mut self, entries: &Entries<V>, number: fn(&V) -> Option<f64>, are_metrics: bool) {
         let found = entries.iter().filter_map(|(name, value)| Some((name, plain(name), number(value)?)));
         for (name, plain, value) in found.take(MAX_NUMBERS - self.numbers.len()) {
@@ -107,7 +106,7 @@ fn setting(value: &ConfigValue) -> Option<f64> {
     })
 }
 
-/// What one reply says about its client's work.
+/// The measurements of a reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Measured {
     pub loss: Option<f64>,
@@ -130,7 +129,7 @@ impl Measured {
     }
 }
 
-/// The round that an instruction says it belongs to. Flower's strategies write it into the settings for the clients.
+/// Returns the round of an instruction. Flower's strategies write it into the settings for clients.
 pub fn round_of(numbers: &[(String, f64)]) -> Option<u64> {
     let found = ROUND.iter().find_map(|name| numbers.iter().find(|(key, _)| key == name));
     found.map(|(_, number)| *number).filter(|number| *number >= 0.0 && *number <= f64::from(u32::MAX)).map(|n| n as u64)
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_number_is_what() {
+    fn names_determine_the_meaning_of_values() {
         let cases = [
             (Kind::Evaluate, "loss=1 accuracy=2 num-examples=3", "1 2 3"),
             (Kind::Evaluate, "eval_loss=1 eval_acc=2 num_examples=3", "1 2 3"),
@@ -165,14 +164,14 @@ mod tests {
                 .map(|(name, number)| (plain(name), number.parse().unwrap()))
                 .collect();
             let found = Measured::of(kind, &numbers);
-            let told = [found.loss, found.accuracy, found.examples]
+            let reported = [found.loss, found.accuracy, found.examples]
                 .map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
-            assert_eq!(told.join(" "), expected, "{kind:?} {given}");
+            assert_eq!(reported.join(" "), expected, "{kind:?} {given}");
         }
     }
 
     #[test]
-    fn rounds_by_their_names() {
+    fn names_of_rounds() {
         let round = |name: &str, number: f64| round_of(&[("lr".into(), 0.1), (plain(name), number)]);
         assert_eq!(round("server-round", 3.0), Some(3));
         assert_eq!(round("server_round", 3.0), Some(3));
@@ -182,7 +181,7 @@ mod tests {
         assert_eq!(round("round", f64::NAN), None);
     }
 
-    /// A reply as the older strategies of Flower send it: numbers in three records, beside a model.
+    /// A reply of Flower's older strategies: values in three records, next to a model.
     #[test]
     fn small_records_are_read_and_models_are_not() {
         let mut stored: HashMap<ObjectId, Bytes> = HashMap::new();
@@ -217,30 +216,37 @@ mod tests {
         let message = Tree { id: ObjectId::new([9; 32]), children: vec![Tree { id: dict, children: records }] };
 
         let mut opened = Vec::new();
-        let said = said_in(&message, |id| {
+        let reply_values = values_in(&message, |id| {
             opened.push(id);
             stored.get(&id).cloned()
         });
-        let measured = Measured::of(Kind::Evaluate, &said.numbers);
-        assert_eq!(said.metrics, [("loss".to_owned(), 0.25), ("accuracy".to_owned(), 0.5)], "the weight is none");
+        let measured = Measured::of(Kind::Evaluate, &reply_values.numbers);
+        assert_eq!(
+            reply_values.metrics,
+            [("loss".to_owned(), 0.25), ("accuracy".to_owned(), 0.5)],
+            "without the weight"
+        );
         assert_eq!(measured, Measured { loss: Some(0.25), accuracy: Some(0.5), examples: Some(8.0) });
         assert!(!opened.contains(&model) && !opened.contains(&ObjectId::new([7; 32])));
     }
 
     #[test]
-    fn there_are_limits() {
+    fn the_limits_hold() {
         let record: Vec<_> = (0..MAX_NUMBERS + 1).map(|n| (format!("m{n}"), MetricValue::Double(1.0))).collect();
         let bytes = MetricRecord(Entries::new(record).unwrap()).encode();
         let leaf = Tree { id: object_id(&bytes), children: vec![] };
         let dict = Tree { id: ObjectId::new([1; 32]), children: vec![leaf; MAX_RECORDS + 1] };
         let message = Tree { id: ObjectId::new([2; 32]), children: vec![dict] };
         let mut asked = 0;
-        let said = said_in(&message, |_| {
+        let reply_values = values_in(&message, |_| {
             asked += 1;
             Some(bytes.clone())
         });
-        assert_eq!((said.numbers.len(), said.metrics.len(), asked), (MAX_NUMBERS, MAX_NUMBERS, MAX_RECORDS + 1));
+        assert_eq!(
+            (reply_values.numbers.len(), reply_values.metrics.len(), asked),
+            (MAX_NUMBERS, MAX_NUMBERS, MAX_RECORDS + 1)
+        );
         let too_large = Bytes::from(vec![0; MAX_RECORD_BYTES + 1]);
-        assert_eq!(said_in(&message, |_| Some(too_large.clone())), Said::default());
+        assert_eq!(values_in(&message, |_| Some(too_large.clone())), ReplyValues::default());
     }
 }

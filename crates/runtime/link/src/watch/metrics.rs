@@ -1,7 +1,7 @@
-//! Numbers for Prometheus: counters that the rest of the SuperLink moves as it works, and gauges filled in at a scrape.
+//! Prometheus metrics: counters, and gauges that are set at a scrape.
 //!
-//! Names are a contract with dashboards and alerts (docs/monitoring.md, deploy/monitoring). No label holds an id or a
-//! round. Counting takes no allocation for labels seen before. Nothing here knows of HTTP.
+//! Names are a contract with dashboards and alerts (docs/monitoring.md, deploy/monitoring). No label contains an id or
+//! a round. Counting with a known label does not allocate. Independent of HTTP.
 
 mod label;
 mod process;
@@ -27,10 +27,10 @@ pub use snapshot::{Certificate, Snapshot};
 
 use super::training::Gauges;
 
-/// How the text of a scrape is labelled over HTTP.
+/// The content type of a scrape over HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Strategies told apart; those of users who invent more are counted together.
+/// Maximum number of distinguished strategies; further strategies are counted together.
 const MAX_STRATEGIES: usize = 32;
 const UNKNOWN_STRATEGY: &str = "unknown";
 const OTHER_STRATEGY: &str = "other";
@@ -42,15 +42,15 @@ const COMMIT_BUCKETS_S: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 
 
 type Real = Gauge<f64, AtomicU64>;
 
-/// A call that was answered.
+/// A finished call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Call {
     pub api: Api,
-    /// The name of the call, of a fixed list: never what a peer sent.
+    /// The name of the call from a fixed list, never text of a peer.
     pub rpc: &'static str,
     pub transport: Transport,
     pub version: Version,
-    /// The code of the answer, in the words of its transport.
+    /// The status code in the notation of the transport.
     pub code: &'static str,
 }
 
@@ -79,7 +79,7 @@ struct OfNode {
     version: Version,
 }
 
-/// Makes the histograms of a family.
+/// Creates the histograms of a family.
 #[derive(Debug, Clone, Copy)]
 struct Buckets(&'static [f64]);
 
@@ -89,10 +89,10 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
-/// All numbers. Shared; every method may be called from anywhere at any time.
+/// All metrics. All methods may be called concurrently.
 pub struct Metrics {
     registry: Registry,
-    /// Scrapes fill in gauges, so there is one at a time.
+    /// Scrapes set gauges, so they are serialised.
     scraping: Mutex<()>,
     calls: Family<Call, Counter>,
     call_seconds: Family<OfApi, Histogram, Buckets>,
@@ -106,7 +106,7 @@ pub struct Metrics {
     cache_misses: Counter,
     client_seconds: Histogram,
     round_seconds: Family<OfStrategy, Histogram, Buckets>,
-    /// Those told apart in `round_seconds`.
+    /// The strategies in `round_seconds`.
     strategies: Mutex<BTreeSet<String>>,
     clients_failed: Counter,
     checkpoints: Counter,
@@ -114,7 +114,7 @@ pub struct Metrics {
     at_scrape: AtScrape,
 }
 
-/// Gauges that have a value only at a scrape.
+/// Gauges that are set at a scrape.
 #[derive(Default)]
 struct AtScrape {
     round_current: Family<OfStrategy, Gauge>,
@@ -137,7 +137,7 @@ struct AtScrape {
     certificate_expiry: Family<OfRole, Real>,
 }
 
-/// Something that is there now; dropped, it is gone.
+/// Increments a gauge until drop.
 #[must_use]
 #[derive(Debug)]
 pub struct Present(Gauge);
@@ -155,7 +155,7 @@ impl Drop for Present {
     }
 }
 
-/// Registers under a name and hands back what is to be moved.
+/// Registers a metric and returns it.
 fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     registry.register(name, help, metric.clone());
     metric
@@ -175,7 +175,7 @@ impl Metrics {
         let per_round = Family::new_with_constructor(Buckets(&ROUND_BUCKETS_S));
         let per_client = Histogram::new(CLIENT_BUCKETS_S);
         let per_commit = Histogram::new(COMMIT_BUCKETS_S);
-        // Counters get `_total` behind their names when they are written.
+        // The encoder appends `_total` to the names of counters.
         let metrics = Metrics {
             scraping: Mutex::default(),
             calls: register(r, "trellis_calls", "Calls answered", Family::default()),
@@ -206,7 +206,7 @@ impl Metrics {
         metrics
     }
 
-    /// What may be counted is there from the start, so that a rate over the first count is right.
+    /// Creates all series with zero, so that a rate over the first count is right.
     fn show_zeros(&self) {
         for api in Api::ALL {
             drop(self.calls_held.get_or_create(&OfApi { api: *api }));
@@ -219,7 +219,7 @@ impl Metrics {
         }
     }
 
-    /// A call was answered after so much work. Of a call that may be held open nobody knows how long it worked.
+    /// Counts a call and its work time, which is unknown for calls that may be held.
     pub fn call_finished(&self, call: Call, work: Option<Duration>) {
         self.calls.get_or_create(&call).inc();
         if let Some(work) = work {
@@ -231,17 +231,17 @@ impl Metrics {
         self.calls_refused.get_or_create(&OfReason { reason }).inc();
     }
 
-    /// A call is held open for as long as this is kept.
+    /// Counts a held call until drop.
     pub fn call_held(&self, api: Api) -> Present {
         Present::new(self.calls_held.get_or_create_owned(&OfApi { api }))
     }
 
-    /// A connection is open for as long as this is kept.
+    /// Counts an open connection until drop.
     pub fn connection_opened(&self, front_end: FrontEnd) -> Present {
         Present::new(self.connections.get_or_create_owned(&OfFrontEnd { front_end }))
     }
 
-    /// The store tried to commit so many changes.
+    /// Counts an attempted commit with its jobs.
     pub fn commit_finished(&self, jobs: usize, took: Duration, worked: bool) {
         self.commits.get_or_create(&OfResult { result: if worked { "ok" } else { "failed" } }).inc();
         self.jobs.inc_by(jobs as u64);
@@ -270,14 +270,14 @@ impl Metrics {
         self.clients_failed.inc();
     }
 
-    /// A ClientApp was at work for so long on one instruction, by the word of its node.
+    /// Counts the work time of a ClientApp for one instruction, as reported by its node.
     pub fn clientapp_worked(&self, seconds: f64) {
         if seconds.is_finite() && seconds > 0.0 {
             self.client_seconds.observe(seconds);
         }
     }
 
-    /// Rounds of this strategy will be measured: they are counted from zero.
+    /// Creates the series of a strategy with zero.
     pub fn training_started(&self, strategy: Option<&str>) {
         drop(self.round_seconds.get_or_create(&self.of_strategy(strategy)));
     }
@@ -296,7 +296,7 @@ impl Metrics {
         OfStrategy { strategy: strategy.to_owned() }
     }
 
-    /// Everything as text, labelled [`CONTENT_TYPE`]. `connected` counts where the store cannot.
+    /// Returns all metrics as text, for [`CONTENT_TYPE`]. `connected` is used if the store cannot be read.
     pub fn scrape(&self, training: &Gauges, connected: usize, snapshot: &Snapshot) -> String {
         let _one_at_a_time = self.scraping.lock().expect("no holder panics");
         self.at_scrape.fill_training(training);
@@ -337,7 +337,7 @@ impl AtScrape {
         }
     }
 
-    /// Training's numbers, those that are known, under the one strategy that they are of.
+    /// Sets the known values of the training under its strategy.
     fn fill_training(&self, training: &Gauges) {
         self.clients_selected.set(training.clients_selected as i64);
         self.clients_responded.set(training.clients_responded as i64);

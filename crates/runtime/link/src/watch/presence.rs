@@ -1,5 +1,4 @@
-//! Which nodes are there, and what is told of their coming and going. Pure: who is online is decided in the core and
-//! said here.
+//! Tracks which nodes are online, and their events. Pure: the core decides who is online.
 
 use std::collections::HashSet;
 
@@ -7,14 +6,14 @@ use trellis_core::id::NodeId;
 
 use super::event::{Event, NodeText};
 
-/// Why a node is gone.
+/// Why a node left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// It said goodbye.
+    /// It was deactivated.
     Deactivated,
-    /// It, or its owner, ended its membership.
+    /// It was unregistered by itself or by its owner.
     Unregistered,
-    /// It is silent.
+    /// Its heartbeats stopped.
     NoHeartbeat,
 }
 
@@ -31,14 +30,14 @@ impl Departure {
 #[derive(Debug, Default)]
 pub struct Presence {
     online: HashSet<NodeId>,
-    /// Nodes that a look found on the other side than `online` has them. Found so twice, they have moved.
+    /// Nodes whose last observation differs from `online`. A second such observation confirms the change.
     doubted: HashSet<NodeId>,
-    /// The first look only learns: those nodes came before this process.
+    /// The first observation only initialises: those nodes joined before this process started.
     has_looked: bool,
 }
 
 impl Presence {
-    /// A node's process began, perhaps again.
+    /// A node was activated, perhaps again.
     pub fn joined(&mut self, node: NodeId, address: Option<String>) -> Event {
         self.online.insert(node);
         self.doubted.remove(&node);
@@ -51,9 +50,9 @@ impl Presence {
         was_online.then_some(Event::ClientLeave { node_id: NodeText(node), reason: why.reason() })
     }
 
-    /// Compares with the nodes that were online a moment ago. Somebody may have come or gone since that moment, so a
-    /// difference counts when the next look finds it too.
-    pub fn look(&mut self, online: &[NodeId]) -> Vec<Event> {
+    /// Compares with the nodes that were online a moment ago. A node may have joined or left since, so a difference
+    /// must be confirmed by the next observation.
+    pub fn observe(&mut self, online: &[NodeId]) -> Vec<Event> {
         let found: HashSet<NodeId> = online.iter().copied().collect();
         if !self.has_looked {
             self.has_looked = true;
@@ -84,7 +83,7 @@ impl Presence {
 mod tests {
     use super::*;
 
-    fn told(events: impl IntoIterator<Item = Event>) -> String {
+    fn reported(events: impl IntoIterator<Item = Event>) -> String {
         events.into_iter().map(|event| event.to_string()).collect::<Vec<_>>().join("; ")
     }
 
@@ -92,22 +91,22 @@ mod tests {
     fn coming_and_going() {
         let mut presence = Presence::default();
         let (a, b, c) = (NodeId(7), NodeId(8), NodeId(9));
-        assert_eq!(told(presence.look(&[a])), "", "those found at the start came before us");
-        assert_eq!(told([presence.joined(b, Some("10.0.0.1:1".into()))]), "node 8 joined from 10.0.0.1:1");
+        assert_eq!(reported(presence.observe(&[a])), "", "nodes that were online at the start");
+        assert_eq!(reported([presence.joined(b, Some("10.0.0.1:1".into()))]), "node 8 joined from 10.0.0.1:1");
         assert_eq!(presence.connected(), 2);
 
-        assert_eq!(told(presence.look(&[a])), "", "b may have come after the moment of this look");
-        assert_eq!(told(presence.look(&[a, b])), "");
-        assert_eq!(told(presence.look(&[b])), "");
-        assert_eq!(told(presence.look(&[b])), "node 7 left: no heartbeat");
-        assert_eq!(told(presence.look(&[b])), "", "told once");
+        assert_eq!(reported(presence.observe(&[a])), "", "b may have joined after this observation");
+        assert_eq!(reported(presence.observe(&[a, b])), "");
+        assert_eq!(reported(presence.observe(&[b])), "");
+        assert_eq!(reported(presence.observe(&[b])), "node 7 left: no heartbeat");
+        assert_eq!(reported(presence.observe(&[b])), "", "once");
 
-        assert_eq!(told(presence.look(&[a, b, c])), "");
-        assert_eq!(told(presence.look(&[a, b, c])), "node 7 joined; node 9 joined");
-        assert_eq!(told(presence.left(c, Departure::Deactivated)), "node 9 left: deactivated");
-        assert_eq!(told(presence.left(c, Departure::Unregistered)), "", "it is gone already");
-        assert_eq!(told(presence.look(&[a, b, c])), "", "a look from before it left");
-        assert_eq!(told(presence.look(&[a, b])), "");
+        assert_eq!(reported(presence.observe(&[a, b, c])), "");
+        assert_eq!(reported(presence.observe(&[a, b, c])), "node 7 joined; node 9 joined");
+        assert_eq!(reported(presence.left(c, Departure::Deactivated)), "node 9 left: deactivated");
+        assert_eq!(reported(presence.left(c, Departure::Unregistered)), "", "it has already left");
+        assert_eq!(reported(presence.observe(&[a, b, c])), "", "an observation from before it left");
+        assert_eq!(reported(presence.observe(&[a, b])), "");
         assert_eq!(presence.connected(), 2);
     }
 }

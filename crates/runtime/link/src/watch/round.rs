@@ -1,5 +1,4 @@
-//! One round of a training: who was asked, who answered, and the means of what they measured. When a round begins and
-//! ends is decided in `training`.
+//! One round of a training: instructions, replies and mean values. `training` decides when a round starts and ends.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,21 +8,21 @@ use trellis_core::id::{MessageId, NodeId};
 use super::measure::Measured;
 use super::tally::Tally;
 
-/// Unanswered instructions that are followed in one phase. Those beyond it are delivered like any other; only their
-/// replies are not counted.
+/// Maximum number of tracked unanswered instructions per phase. Further instructions are delivered, but their replies
+/// are not counted.
 pub const MAX_AWAITED: usize = 1 << 17;
 
-/// What an instruction asks for.
+/// The purpose of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Train,
     Evaluate,
-    /// Questions, and whatever else apps invent: belongs to no round.
+    /// Queries and other message types of apps: not part of a round.
     Other,
 }
 
 impl Kind {
-    /// A message type is a category, and perhaps an action of the app after a dot.
+    /// A message type is a category and an optional action after a dot.
     pub fn of(message_type: &str) -> Kind {
         match message_type.split('.').next() {
             Some("train") => Kind::Train,
@@ -33,7 +32,7 @@ impl Kind {
     }
 }
 
-/// A mean over clients, weighted by their examples as FedAvg does; plain as soon as one client does not tell them.
+/// A mean over clients, weighted by their examples as in FedAvg; unweighted if a client sends no count.
 #[derive(Debug, Default)]
 pub struct Mean {
     weighted_sum: f64,
@@ -65,16 +64,16 @@ impl Mean {
     }
 }
 
-/// An instruction on its way.
+/// A tracked instruction.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub node: NodeId,
     pub at: Seconds,
-    /// When its reply came here; the ServerApp takes it later.
+    /// When the SuperLink got its reply; the ServerApp collects it later.
     pub came_at: Option<Seconds>,
 }
 
-/// The instructions of one kind in a round, and what became of them.
+/// The instructions of one kind in a round, with their results.
 #[derive(Debug, Default)]
 pub struct Phase {
     selected: HashSet<NodeId>,
@@ -95,19 +94,19 @@ impl Phase {
         }
     }
 
-    /// The reply to an instruction is here, or on its way.
+    /// Records the arrival of a reply.
     pub fn came(&mut self, message: MessageId, now: Seconds) {
         if let Some(asked) = self.awaited.get_mut(&message) {
             asked.came_at.get_or_insert(now);
         }
     }
 
-    /// The instruction, if it is answered now for the first time.
+    /// Removes an instruction at its first reply.
     pub fn take(&mut self, message: MessageId) -> Option<Asked> {
         self.awaited.remove(&message)
     }
 
-    /// The nodes without a reply, in order.
+    /// Returns the nodes without a reply, in order.
     pub fn unanswered(&self) -> impl Iterator<Item = NodeId> {
         let mut nodes: Vec<NodeId> = self.awaited.values().map(|asked| asked.node).collect();
         nodes.sort_unstable();
@@ -168,8 +167,8 @@ impl Phase {
     }
 }
 
-/// How a ServerApp marks the instructions of a round: the older strategies name the round in each message, the newer
-/// ones do not.
+/// How a ServerApp marks the instructions of a round: older strategies put the round into each message, newer ones do
+/// not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mark {
     Group(String),
@@ -192,11 +191,11 @@ impl Mark {
 #[derive(Debug)]
 pub struct Round {
     pub mark: Mark,
-    /// Unknown until a source for it was seen.
+    /// Unknown until a message names it.
     pub number: Option<u64>,
-    /// Its start was told, or is not to be told.
-    pub is_told: bool,
-    /// It began before this process, which knows only the rest of it.
+    /// Its start was reported, or must not be.
+    pub is_reported: bool,
+    /// It started before this process, which knows only the rest of it.
     pub is_resumed: bool,
     pub started_at: Seconds,
     pub last_reply_at: Seconds,
@@ -209,7 +208,7 @@ impl Round {
         Round {
             mark,
             number,
-            is_told: false,
+            is_reported: false,
             is_resumed: false,
             started_at: now,
             last_reply_at: now,
@@ -218,8 +217,8 @@ impl Round {
         }
     }
 
-    /// Whether these new instructions to train begin another round. Where the app marks rounds, the mark tells.
-    /// Otherwise: this round is through with training, or a node gets more to train before anybody evaluated.
+    /// Returns whether new train instructions start another round. The mark decides if the app sets one. Otherwise:
+    /// training is complete, or a node gets more to train before any evaluation.
     pub fn is_over_for(&self, mark: &Mark, nodes: &[NodeId]) -> bool {
         match mark {
             Mark::Group(_) => *mark != self.mark,
@@ -243,7 +242,7 @@ impl Round {
         self.train.awaited() + self.evaluate.awaited()
     }
 
-    /// That of the evaluation where there was one, else that of the training.
+    /// Returns the loss of the evaluation, or else of the training.
     pub fn loss(&self) -> Option<f64> {
         self.evaluate.loss().or_else(|| self.train.loss())
     }
@@ -252,7 +251,7 @@ impl Round {
         self.evaluate.accuracy().or_else(|| self.train.accuracy())
     }
 
-    /// Until its last reply; where replies are missing, until now.
+    /// Returns the time until the last reply, or until now if replies are missing.
     pub fn duration_s(&self, now: Seconds) -> f64 {
         let end = if self.awaited() == 0 { self.last_reply_at } else { now };
         (end - self.started_at).max(0.0)
@@ -272,8 +271,11 @@ mod tests {
         };
         assert_eq!(mean(&[]), None);
         assert_eq!(mean(&[(1.0, Some(1.0)), (5.0, Some(3.0))]), Some(4.0), "weighted by examples");
-        assert_eq!(mean(&[(1.0, None), (5.0, Some(3.0))]), Some(3.0), "plain where a weight is missing");
-        assert!(mean(&[(f64::NAN, Some(1.0)), (5.0, Some(3.0))]).is_some_and(f64::is_nan), "a diverged model shows");
+        assert_eq!(mean(&[(1.0, None), (5.0, Some(3.0))]), Some(3.0), "unweighted if a weight is missing");
+        assert!(
+            mean(&[(f64::NAN, Some(1.0)), (5.0, Some(3.0))]).is_some_and(f64::is_nan),
+            "NaN of a diverged model is kept"
+        );
     }
 
     #[test]
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_follows_a_limited_number_of_instructions() {
+    fn a_phase_tracks_a_limited_number_of_instructions() {
         let mut phase = Phase::default();
         for number in 0..MAX_AWAITED as u64 + 1 {
             let mut id = [0; 32];
@@ -302,7 +304,7 @@ mod tests {
         assert_eq!((phase.awaited(), phase.selected()), (MAX_AWAITED, MAX_AWAITED));
     }
 
-    /// Does an instruction to train begin a new round? Every mark in every stage of a round.
+    /// Checks every mark in every stage of a round.
     #[test]
     fn when_a_round_is_over() {
         let (node, other) = (NodeId(1), NodeId(2));

@@ -1,5 +1,4 @@
-//! What the watch learns by looking at the state: how things stand at a scrape, where trainings stand at the start, which
-//! runs have ended.
+//! Reads the state for the watch: values at a scrape, trainings at the start, finished runs.
 
 use std::collections::HashMap;
 
@@ -17,11 +16,11 @@ use super::{Facts, Instruction, Resumed, numbers, round_of};
 use crate::api::{app, training};
 use crate::link::Link;
 
-/// How things stand now.
+/// Collects the values of a scrape.
 pub fn snapshot(link: &Link) -> Snapshot {
     Snapshot {
         census: link.read(|view| view.census(link.now())).ok(),
-        store_works: link.store().works(),
+        store_works: link.store().is_healthy(),
         store_queue_length: link.store().queue_length(),
         certificates: link.tls.iter().map(certificate).collect(),
     }
@@ -31,7 +30,7 @@ fn certificate(tls: &TlsSettings) -> Certificate {
     Certificate { role: "server", expires_at: tls.expires_at() as f64 }
 }
 
-/// Picks up the trainings that were at work when the process before this one ended.
+/// Resumes the trainings that were running when the previous process ended.
 pub fn resume(link: &Link) -> Result<(), Refusal> {
     let now = link.now();
     for run in link.read(|view| view.unfinished_runs())? {
@@ -50,9 +49,9 @@ pub fn resume(link: &Link) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The instructions whose replies the ServerApp has not fetched, those of rounds that it gave up excepted.
+/// Returns the instructions without a collected reply, except those of abandoned rounds.
 fn newest_round(view: &dyn Read, run: RunId) -> Result<(Option<u64>, Vec<Envelope>), Refusal> {
-    // The instructions of a round share their content: it is opened once.
+    // The instructions of a round share their content: read it once.
     let (mut rounds, mut sent) = (HashMap::new(), Vec::new());
     let scope = Scope::of_app(run);
     for id in view.instructions_of_run(run)? {
@@ -69,7 +68,7 @@ fn newest_round(view: &dyn Read, run: RunId) -> Result<(Option<u64>, Vec<Envelop
     Ok((newest, sent.into_iter().map(|(_, envelope)| envelope).collect()))
 }
 
-/// Tells the watch of runs that have ended.
+/// Reports finished runs to the watch.
 pub fn finished(link: &Link, runs: Vec<RunId>) {
     for id in runs {
         if let Ok(Some(run)) = link.read(|view| view.run(id))
@@ -78,5 +77,5 @@ pub fn finished(link: &Link, runs: Vec<RunId>) {
             link.watch.run_finished(id, *outcome, run.finished_at.unwrap_or_else(|| link.now()));
         }
     }
-    training::keep_observed(link);
+    training::store_observed(link);
 }

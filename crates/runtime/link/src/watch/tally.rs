@@ -1,5 +1,5 @@
-//! What the replies of one phase of a round say, kept for the report of the round. Bounded: means are over all replies, single
-//! clients are told of up to a limit.
+//! The replies of one phase of a round, for the report of the round. Bounded: means cover all replies, details a
+//! limited number of clients.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use trellis_core::Seconds;
 use trellis_core::id::NodeId;
 use trellis_wire::report::{ClientReport, FailedNode, MetricReport, PhaseReport};
 
-use super::measure::Said;
+use super::measure::ReplyValues;
 use super::round::{Asked, Mean, Phase};
 
-/// Clients, and nodes that failed, that a report names.
+/// Maximum number of clients, and of failed nodes, in a report.
 const MAX_CLIENTS: usize = 1000;
-/// Metrics of one client, and means of a phase, that are kept.
+/// Maximum number of metrics per client and per phase.
 const MAX_METRICS: usize = 32;
-/// Of the reason for a failure as much is told.
+/// Longer reasons are truncated.
 const MAX_REASON_CHARS: usize = 500;
 
-/// Why there is no good reply, in Flower's numbers and words.
+/// The error of a failed reply, with Flower's code and text.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure<'a> {
     pub code: i64,
@@ -25,7 +25,7 @@ pub struct Failure<'a> {
 }
 
 impl Failure<'_> {
-    /// As reports of native trainings have it.
+    /// Returns the name in reports of native trainings.
     fn kind(&self) -> &'static str {
         match self.code {
             3 | 4 => "late",
@@ -51,10 +51,10 @@ impl Tally {
         self.last_at = self.last_at.max(now);
     }
 
-    pub fn answered(&mut self, asked: Asked, said: &Said, weight: Option<f64>, now: Seconds) {
+    pub fn answered(&mut self, asked: Asked, reply_values: &ReplyValues, weight: Option<f64>, now: Seconds) {
         let came_at = asked.came_at.unwrap_or(now);
         self.last_at = self.last_at.max(came_at);
-        let metrics: Vec<&(String, f64)> = said.metrics.iter().take(MAX_METRICS).collect();
+        let metrics: Vec<&(String, f64)> = reply_values.metrics.iter().take(MAX_METRICS).collect();
         for (name, value) in &metrics {
             if self.means.len() < MAX_METRICS || self.means.contains_key(name) {
                 self.means.entry(name.clone()).or_default().add(*value, weight);
@@ -87,20 +87,20 @@ impl Tally {
         self.failed.push(FailedNode { node: node.to_string(), kind: kind.to_owned(), reason });
     }
 
-    /// The phase as it stands; `is_over`: who has not answered will not.
+    /// Returns the report of the phase so far; `is_over`: no more replies will count.
     pub fn report(&self, phase: &Phase, is_over: bool) -> PhaseReport {
-        let mut told = Tally { failed: self.failed.clone(), ..Tally::default() };
+        let mut partial = Tally { failed: self.failed.clone(), ..Tally::default() };
         if is_over {
             phase
                 .unanswered()
-                .for_each(|node| told.name_failed(node, "late", "the ServerApp went on without its reply"));
+                .for_each(|node| partial.name_failed(node, "late", "the ServerApp went on without its reply"));
         }
         let mean = |(name, mean): (&String, &Mean)| Some((name.clone(), MetricReport::number(mean.value()?)));
         PhaseReport {
             seconds: milliseconds(self.last_at - self.began_at.unwrap_or(self.last_at)),
             asked: phase.selected() as u64,
             answered: phase.responded() as u64,
-            failed: told.failed,
+            failed: partial.failed,
             metrics: self.means.iter().filter_map(mean).collect(),
             clients: self.clients.clone(),
         }

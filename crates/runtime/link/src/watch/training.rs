@@ -1,10 +1,10 @@
-//! Follows trainings by what passes through the SuperLink: instructions, replies, the beginning and end of runs.
+//! Tracks trainings by the messages of the SuperLink: instructions, replies, start and end of runs.
 //!
-//! Knows no clock, no store and no log: time is an argument, what is worth telling is returned.
+//! Without clock, store and log: time is an argument, and methods return the events.
 //!
-//! A round begins with instructions to train. It ends when all replies to its evaluation are in, when the next round
-//! begins, or with the run: whether an evaluation follows a training nobody tells beforehand. Its number is the one the
-//! ServerApp gave it (in the message's group, or in the settings for the clients); where it gave none, rounds are counted.
+//! A round starts with train instructions. It ends when all replies to its evaluation arrived, when the next round
+//! starts, or with the run, because no message announces whether an evaluation follows. Its number comes from the
+//! ServerApp (in the message's group, or in the settings for clients); otherwise rounds are counted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,16 +15,16 @@ use trellis_wire::report::TrainingReport;
 
 use super::event::{Event, NodeText};
 use super::facts::Facts;
-use super::measure::{Measured, Said};
+use super::measure::{Measured, ReplyValues};
 use super::round::{Kind, Mark, Phase, Round};
 use super::tally::Failure;
 
-/// A training that waits for clients and makes no progress for this long is told to be stalled.
+/// A training that waits for clients without progress for this long is reported as stalled.
 pub const STALLED_AFTER_S: f64 = 600.0;
-/// Runs followed at once. Each has a ServerApp at work, so there are never many.
+/// Maximum number of tracked runs. Each has a running ServerApp, so there are never many.
 const MAX_RUNS: usize = 1024;
 
-/// An instruction as it passes.
+/// A pushed instruction.
 #[derive(Debug, Clone)]
 pub struct Instruction {
     pub message: MessageId,
@@ -33,53 +33,53 @@ pub struct Instruction {
     pub kind: Kind,
 }
 
-/// Where a run stands that this process did not see from its beginning.
+/// The state of a run that started before this process.
 #[derive(Debug, Clone)]
 pub struct Resumed<'a> {
-    /// When the run began.
+    /// When the run started.
     pub since: Seconds,
-    /// Instructions without reply.
+    /// Instructions without a reply.
     pub awaited: &'a [Instruction],
-    /// The round that they say they belong to.
+    /// Their round.
     pub round: Option<u64>,
     /// When the oldest of them was sent.
     pub round_since: Seconds,
 }
 
-/// What is worth telling, of which run and strategy.
+/// An event with its run and strategy.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct RunEvent {
     pub run: RunId,
     pub strategy: Option<String>,
     pub event: Event,
 }
 
-/// What training is doing, as one number.
+/// The status of training as a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Status {
     #[default]
     Idle = 0,
     Running = 1,
-    /// The last one ended as wished: completed, or stopped by its user.
+    /// The last run ended as intended: completed, or stopped by its user.
     Complete = 2,
     Failed = 3,
 }
 
-/// The state of training now: that of the newest run at work, or else that of the last one that ended.
+/// The values of the newest running training, or of the last one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Gauges {
     pub status: Status,
-    /// Whether there was a run at all since the SuperLink started.
+    /// Whether a run was seen since the SuperLink started.
     pub has_run: bool,
     pub strategy: Option<String>,
     pub round_current: u64,
     pub round_total: Option<u64>,
     pub loss: Option<f64>,
     pub accuracy: Option<f64>,
-    /// Clients asked in the last phase (training or evaluation) that is through, and those of them that did the work.
+    /// Selected and responding clients of the last complete phase (training or evaluation).
     pub clients_selected: usize,
     pub clients_responded: usize,
-    /// Instructions of all runs that no reply came to yet.
+    /// Instructions of all runs without a reply.
     pub replies_awaited: usize,
 }
 
@@ -91,28 +91,28 @@ struct Run {
     started_at: Seconds,
     progress_at: Seconds,
     round: Option<Round>,
-    /// The number of the last round that ended.
+    /// The number of the last finished round.
     last_number: u64,
     loss: Option<f64>,
     accuracy: Option<f64>,
     participation: (usize, usize),
-    /// Instructions that belong to no round.
+    /// Instructions outside of rounds.
     others: Phase,
-    /// The round whose standstill was told.
+    /// The round that was reported as stalled.
     stalled: Option<u64>,
-    /// Reports of rounds that are to be kept.
+    /// Reports of rounds to store.
     reports: Vec<Observed>,
 }
 
-/// What was seen of a round of a training whose ServerApp does not report.
+/// The observed report of a round whose ServerApp sends no reports.
 #[derive(Debug)]
 pub struct Observed {
     pub report: TrainingReport,
-    /// The round began before this process: what is known of it from then counts more.
+    /// The round started before this process: an earlier report of it is more complete.
     pub is_rest: bool,
 }
 
-/// All trainings at work, and the numbers of the last one that ended.
+/// All running trainings, and the values of the last finished one.
 #[derive(Debug, Default)]
 pub struct Training {
     runs: HashMap<RunId, Run>,
@@ -122,14 +122,14 @@ pub struct Training {
 }
 
 impl Training {
-    /// The ServerApp of the run is at work. Said again, it changes nothing.
-    pub fn run_started(&mut self, run: RunId, facts: Facts, now: Seconds) -> Vec<Told> {
+    /// The ServerApp of the run started. Idempotent.
+    pub fn run_started(&mut self, run: RunId, facts: Facts, now: Seconds) -> Vec<RunEvent> {
         let Some(new) = self.admit(run, facts, now) else { return Vec::new() };
         let Facts { strategy, num_rounds, min_clients, .. } = new.facts.clone();
-        vec![new.told(run, Event::TrainingStart { strategy, num_rounds, min_clients })]
+        vec![new.run_event(run, Event::TrainingStart { strategy, num_rounds, min_clients })]
     }
 
-    /// The run was at work when the SuperLink started: what began before was told by the one before.
+    /// The run was running when the SuperLink started; earlier events were reported by the previous process.
     pub fn run_resumed(&mut self, run: RunId, facts: Facts, resumed: &Resumed<'_>, now: Seconds) {
         let Some(run) = self.admit(run, facts, resumed.since) else { return };
         run.progress_at = now;
@@ -137,7 +137,7 @@ impl Training {
         if let Some(round) = &mut run.round {
             round.number = resumed.round.or(round.number);
             round.is_resumed = true;
-            run.tell_round(&mut Vec::new());
+            run.report_start(&mut Vec::new());
         }
     }
 
@@ -149,74 +149,74 @@ impl Training {
         Some(self.runs.entry(run).or_insert(Run::new(facts, self.started, started_at)))
     }
 
-    /// The ServerApp sent these, all at once.
-    pub fn instructions_pushed(&mut self, run: RunId, instructions: &[Instruction], now: Seconds) -> Vec<Told> {
-        self.with(run, now, |run, told| {
-            run.ask(instructions, now, told);
+    /// The ServerApp pushed these instructions in one call.
+    pub fn instructions_pushed(&mut self, run: RunId, instructions: &[Instruction], now: Seconds) -> Vec<RunEvent> {
+        self.with(run, now, |run, events| {
+            run.ask(instructions, now, events);
             true
         })
     }
 
-    /// Whether somebody should look up the round in the settings of this instruction.
+    /// Returns whether the settings of this instruction should be read for the round.
     pub fn wants_round_of(&self, run: RunId, message: MessageId) -> bool {
         let round = self.runs.get(&run).and_then(|run| run.round.as_ref());
-        round.is_some_and(|round| !round.is_told && round.number.is_none() && round.awaits(message))
+        round.is_some_and(|round| !round.is_reported && round.number.is_none() && round.awaits(message))
     }
 
-    /// The settings of an instruction of the current round were looked into.
-    pub fn round_looked_up(&mut self, run: RunId, number: Option<u64>, now: Seconds) -> Vec<Told> {
-        self.with(run, now, |run, told| {
-            if let Some(round) = run.round.as_mut().filter(|round| !round.is_told) {
+    /// The settings of an instruction of the current round were read.
+    pub fn round_looked_up(&mut self, run: RunId, number: Option<u64>, now: Seconds) -> Vec<RunEvent> {
+        self.with(run, now, |run, events| {
+            if let Some(round) = run.round.as_mut().filter(|round| !round.is_reported) {
                 round.number = number.or(round.number);
-                run.tell_round(told);
+                run.report_start(events);
             }
             true
         })
     }
 
-    /// The ServerApp got the reply to this instruction: an error, or numbers. Got again, it changes nothing.
-    pub fn reply_taken(
+    /// The ServerApp collected the reply to this instruction: an error, or values. Idempotent.
+    pub fn reply_collected(
         &mut self,
         run: RunId,
         message: MessageId,
         failure: Option<Failure<'_>>,
-        said: &Said,
+        reply_values: &ReplyValues,
         now: Seconds,
-    ) -> Vec<Told> {
-        self.with(run, now, |run, told| run.reply(message, failure, said, now, told))
+    ) -> Vec<RunEvent> {
+        self.with(run, now, |run, events| run.reply(message, failure, reply_values, now, events))
     }
 
-    /// The reply to this instruction is here; the ServerApp has not got it yet.
-    pub fn reply_came(&mut self, run: RunId, message: MessageId, now: Seconds) {
+    /// The reply to this instruction arrived; the ServerApp has not collected it.
+    pub fn reply_arrived(&mut self, run: RunId, message: MessageId, now: Seconds) {
         if let Some(round) = self.runs.get_mut(&run).and_then(|run| run.round.as_mut()) {
             round.train.came(message, now);
             round.evaluate.came(message, now);
         }
     }
 
-    /// What was seen of rounds and is not kept yet, oldest first.
+    /// Returns the observed rounds that are not stored yet, oldest first.
     pub fn take_reports(&mut self) -> Vec<(RunId, Observed)> {
         std::mem::take(&mut self.reports)
     }
 
-    pub fn run_finished(&mut self, run: RunId, outcome: Outcome, now: Seconds) -> Vec<Told> {
+    pub fn run_finished(&mut self, run: RunId, outcome: Outcome, now: Seconds) -> Vec<RunEvent> {
         let status = if outcome == Outcome::Failed { Status::Failed } else { Status::Complete };
-        let told = self.with(run, now, |run, told| run.finish(now, told));
+        let events = self.with(run, now, |run, events| run.finish(now, events));
         match self.runs.remove(&run) {
             Some(ended) => self.last = Gauges { status, ..ended.gauges() },
-            // It ended before its ServerApp was at work.
+            // The run ended before its ServerApp started.
             None => self.last.status = status,
         }
-        told
+        events
     }
 
-    /// Time passes. `connected` is the number of nodes that are online.
-    pub fn tick(&mut self, connected: usize, now: Seconds) -> Vec<Told> {
+    /// Checks for stalled trainings. `connected` is the number of online nodes.
+    pub fn tick(&mut self, connected: usize, now: Seconds) -> Vec<RunEvent> {
         let mut all = Vec::new();
         for (id, run) in &mut self.runs {
-            let mut told = Vec::new();
-            run.look_for_standstill(connected, now, &mut told);
-            all.extend(told.into_iter().map(|event| run.told(*id, event)));
+            let mut events = Vec::new();
+            run.check_stalled(connected, now, &mut events);
+            all.extend(events.into_iter().map(|event| run.run_event(*id, event)));
         }
         all
     }
@@ -228,15 +228,20 @@ impl Training {
         gauges
     }
 
-    /// Something happens to a run that is followed; `true`: it got on by that.
-    fn with(&mut self, id: RunId, now: Seconds, happen: impl FnOnce(&mut Run, &mut Vec<Event>) -> bool) -> Vec<Told> {
+    /// Applies an event to a tracked run; `happen` returns whether the run made progress.
+    fn with(
+        &mut self,
+        id: RunId,
+        now: Seconds,
+        happen: impl FnOnce(&mut Run, &mut Vec<Event>) -> bool,
+    ) -> Vec<RunEvent> {
         let Some(run) = self.runs.get_mut(&id) else { return Vec::new() };
         let mut events = Vec::new();
         if happen(run, &mut events) {
             run.progress_at = now;
         }
         self.reports.extend(run.reports.drain(..).map(|observed| (id, observed)));
-        events.into_iter().map(|event| run.told(id, event)).collect()
+        events.into_iter().map(|event| run.run_event(id, event)).collect()
     }
 }
 
@@ -258,12 +263,12 @@ impl Run {
         }
     }
 
-    fn told(&self, run: RunId, event: Event) -> Told {
-        Told { run, strategy: self.facts.strategy.clone(), event }
+    fn run_event(&self, run: RunId, event: Event) -> RunEvent {
+        RunEvent { run, strategy: self.facts.strategy.clone(), event }
     }
 
     fn gauges(&self) -> Gauges {
-        let current = self.round.as_ref().filter(|round| round.is_told).and_then(|round| round.number);
+        let current = self.round.as_ref().filter(|round| round.is_reported).and_then(|round| round.number);
         Gauges {
             status: Status::Running,
             has_run: true,
@@ -282,27 +287,27 @@ impl Run {
         self.others.awaited() + self.round.as_ref().map_or(0, Round::awaited)
     }
 
-    /// The ServerApp asks for work. Instructions of one group are looked at together: an app may send a node several.
-    fn ask(&mut self, instructions: &[Instruction], now: Seconds, told: &mut Vec<Event>) {
+    /// Processes new instructions. Instructions of one group are processed together: an app may send a node several.
+    fn ask(&mut self, instructions: &[Instruction], now: Seconds, events: &mut Vec<Event>) {
         for group in distinct(instructions.iter().map(|asked| asked.group_id.as_str())) {
             let of = |kind| -> Vec<&Instruction> {
                 instructions.iter().filter(|asked| asked.kind == kind && asked.group_id == group).collect()
             };
-            self.train(&of(Kind::Train), now, told);
-            self.evaluate(&of(Kind::Evaluate), now, told);
+            self.train(&of(Kind::Train), now, events);
+            self.evaluate(&of(Kind::Evaluate), now, events);
             of(Kind::Other).iter().for_each(|asked| self.others.ask(asked.message, asked.node, now));
         }
         if self.round.as_ref().is_some_and(|round| round.number.is_some()) {
-            self.tell_round(told);
+            self.report_start(events);
         }
     }
 
-    fn train(&mut self, asked: &[&Instruction], now: Seconds, told: &mut Vec<Event>) {
+    fn train(&mut self, asked: &[&Instruction], now: Seconds, events: &mut Vec<Event>) {
         let Some(first) = asked.first() else { return };
         let mark = Mark::of(&first.group_id);
         let nodes: Vec<NodeId> = asked.iter().map(|asked| asked.node).collect();
         if self.round.as_ref().is_none_or(|round| round.is_over_for(&mark, &nodes)) {
-            self.close(now, told);
+            self.close(now, events);
             let number = mark.number();
             self.round = Some(Round::new(mark, number, now));
         }
@@ -311,17 +316,17 @@ impl Run {
         }
     }
 
-    /// An evaluation belongs to the round at hand. Without one it stands alone, and is no round.
-    fn evaluate(&mut self, asked: &[&Instruction], now: Seconds, told: &mut Vec<Event>) {
+    /// Adds an evaluation to the current round, or counts it alone if there is no round.
+    fn evaluate(&mut self, asked: &[&Instruction], now: Seconds, events: &mut Vec<Event>) {
         let Some(first) = asked.first() else { return };
         let mark = Mark::of(&first.group_id);
         let is_other = |round: &Round| mark != Mark::None && round.mark != Mark::None && mark != round.mark;
         if self.round.as_ref().is_none_or(is_other) {
-            self.close(now, told);
+            self.close(now, events);
             let number = mark.number();
             self.round = Some(Round::new(mark, number, now));
         }
-        // Replies to the training that are missing by now are not waited for.
+        // Missing replies to the training are not awaited any more.
         if self.round.as_ref().is_some_and(|round| round.train.awaited() > 0 && !round.evaluate.is_used()) {
             self.observe(true);
         }
@@ -330,15 +335,15 @@ impl Run {
         }
     }
 
-    /// Tells the start of the round at hand, once. Where nobody gave it a number, it is the next one. An evaluation that
-    /// stands alone has no start to be told, and evaluates what the last round left.
-    fn tell_round(&mut self, told: &mut Vec<Event>) {
-        let Some(round) = self.round.as_mut().filter(|round| !round.is_told) else { return };
-        round.is_told = true;
+    /// Reports the start of the current round once. Without a number it is the next one. An evaluation without a round
+    /// has no start, and evaluates the model of the last round.
+    fn report_start(&mut self, events: &mut Vec<Event>) {
+        let Some(round) = self.round.as_mut().filter(|round| !round.is_reported) else { return };
+        round.is_reported = true;
         let trains = round.train.is_used();
         let number = *round.number.get_or_insert(self.last_number + u64::from(trains));
         if trains {
-            told.push(Event::RoundStart {
+            events.push(Event::RoundStart {
                 round: number,
                 num_clients_selected: round.train.selected(),
                 strategy: self.facts.strategy.clone(),
@@ -350,9 +355,9 @@ impl Run {
         &mut self,
         message: MessageId,
         failure: Option<Failure<'_>>,
-        said: &Said,
+        reply_values: &ReplyValues,
         now: Seconds,
-        told: &mut Vec<Event>,
+        events: &mut Vec<Event>,
     ) -> bool {
         let kind = match &self.round {
             Some(round) if round.train.awaits(message) => Kind::Train,
@@ -361,7 +366,7 @@ impl Run {
             _ => return false,
         };
         if kind != Kind::Other {
-            self.tell_round(told);
+            self.report_start(events);
         }
         let number = self.number();
         let phase = match (&mut self.round, kind) {
@@ -375,35 +380,35 @@ impl Run {
         match failure {
             Some(failure) => {
                 phase.tally.failed(asked, &failure, now);
-                told.push(Event::ClientFailure {
+                events.push(Event::ClientFailure {
                     round: number,
                     node_id: NodeText(asked.node),
                     error_type: error_type(failure.code),
                 });
             }
             None => {
-                let measured = Measured::of(kind, &said.numbers);
-                phase.tally.answered(asked, said, measured.examples, now);
+                let measured = Measured::of(kind, &reply_values.numbers);
+                phase.tally.answered(asked, reply_values, measured.examples, now);
                 phase.answered(asked.node, measured);
             }
         }
         if kind != Kind::Other && phase.is_complete() {
             self.participation = (phase.selected(), phase.responded());
             match kind {
-                Kind::Evaluate => self.close(now, told),
+                Kind::Evaluate => self.close(now, events),
                 _ => self.observe(false),
             }
         }
         true
     }
 
-    /// The number of the round at hand, or of the last one.
+    /// Returns the number of the current round, or of the last one.
     fn number(&self) -> u64 {
         self.round.as_ref().and_then(|round| round.number).unwrap_or(self.last_number)
     }
 
-    /// Reports the round at hand as it stands; `is_over`: nobody waits for what is missing. Said again of the same round, the
-    /// later one counts.
+    /// Adds a report of the current round; `is_over`: missing replies do not count any more. A later report of the same
+    /// round replaces it.
     fn observe(&mut self, is_over: bool) {
         let Some(round) = self.round.as_ref().filter(|_| !self.facts.reports) else { return };
         let phase = |phase: &Phase| phase.is_used().then(|| phase.tally.report(phase, is_over));
@@ -425,8 +430,8 @@ impl Run {
         self.reports.push(Observed { report: report.fitted(), is_rest: round.is_resumed });
     }
 
-    fn close(&mut self, now: Seconds, told: &mut Vec<Event>) {
-        self.tell_round(told);
+    fn close(&mut self, now: Seconds, events: &mut Vec<Event>) {
+        self.report_start(events);
         self.observe(true);
         let Some(round) = self.round.take() else { return };
         let number = round.number.unwrap_or(self.last_number);
@@ -436,7 +441,7 @@ impl Run {
         let last = if round.evaluate.is_used() { &round.evaluate } else { &round.train };
         self.participation = (last.selected(), last.responded());
         if round.evaluate.responded() > 0 {
-            told.push(Event::EvaluationResult {
+            events.push(Event::EvaluationResult {
                 round: number,
                 loss: round.evaluate.loss(),
                 accuracy: round.evaluate.accuracy(),
@@ -444,7 +449,7 @@ impl Run {
             });
         }
         if round.train.is_used() {
-            told.push(Event::RoundEnd {
+            events.push(Event::RoundEnd {
                 round: number,
                 num_clients_responded: round.train.responded(),
                 aggregated_loss: round.loss(),
@@ -454,9 +459,9 @@ impl Run {
         }
     }
 
-    fn finish(&mut self, now: Seconds, told: &mut Vec<Event>) -> bool {
-        self.close(now, told);
-        told.push(Event::TrainingEnd {
+    fn finish(&mut self, now: Seconds, events: &mut Vec<Event>) -> bool {
+        self.close(now, events);
+        events.push(Event::TrainingEnd {
             total_rounds: self.last_number,
             final_loss: self.loss,
             final_accuracy: self.accuracy,
@@ -465,14 +470,14 @@ impl Run {
         true
     }
 
-    /// Either replies are missing, or the app waits for more clients than there are.
-    fn look_for_standstill(&mut self, connected: usize, now: Seconds, told: &mut Vec<Event>) {
+    /// Stalled: replies are missing, or the app waits for more clients than are online.
+    fn check_stalled(&mut self, connected: usize, now: Seconds, events: &mut Vec<Event>) {
         let waited_s = now - self.progress_at;
         let too_few = self.facts.min_clients.is_some_and(|wanted| (connected as u64) < wanted);
         if waited_s < STALLED_AFTER_S || (self.awaited() == 0 && !too_few) {
             return;
         }
-        self.tell_round(told);
+        self.report_start(events);
         let at_hand = self.round.as_ref().filter(|round| round.awaited() > 0).and_then(|round| round.number);
         let round = at_hand.unwrap_or(self.number() + 1);
         if self.stalled == Some(round) {
@@ -480,7 +485,7 @@ impl Run {
         }
         self.stalled = Some(round);
         let asked = self.round.as_ref().map_or(0, |round| round.train.selected().max(round.evaluate.selected()));
-        told.push(Event::TrainingStalled {
+        events.push(Event::TrainingStalled {
             round,
             waiting_since_seconds: milliseconds(waited_s),
             connected_clients: connected,

@@ -15,13 +15,13 @@ fn starts_apps() -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_superlink_starts_apps_none_is_served_without_a_token() {
+async fn a_superlink_that_starts_apps_serves_none_without_a_token() {
     let link = TestLink::start(starts_apps()).await;
     let mut app = link.app().await;
-    let told = app.get_nodes(GetNodesRequest { run_id: 1 }).await.unwrap_err();
-    assert_eq!(told.code(), Code::Unauthenticated, "{told:?}");
-    let told = app.push_logs(PushLogsRequest { run_id: 1, ..Default::default() }).await.unwrap_err();
-    assert_eq!(told.code(), Code::Unauthenticated, "{told:?}");
+    let reported = app.get_nodes(GetNodesRequest { run_id: 1 }).await.unwrap_err();
+    assert_eq!(reported.code(), Code::Unauthenticated, "{reported:?}");
+    let reported = app.push_logs(PushLogsRequest { run_id: 1, ..Default::default() }).await.unwrap_err();
+    assert_eq!(reported.code(), Code::Unauthenticated, "{reported:?}");
     link.stop().await;
 }
 
@@ -29,29 +29,29 @@ async fn where_the_superlink_starts_apps_none_is_served_without_a_token() {
 async fn a_release_that_sends_tokens_is_not_served_without() {
     let link = TestLink::start(config(Limits::default())).await;
     let (run_id, mut app) = link.running_run().await;
-    app.get_nodes(GetNodesRequest { run_id }).await.expect("one of 1.25 to 1.27, of the same user");
+    app.get_nodes(GetNodesRequest { run_id }).await.expect("1.25 to 1.27, of the same user");
     for (version, want) in [("1.27.0", None), ("1.28.0", Some(Code::Unauthenticated))] {
         let mut request = tonic::Request::new(GetNodesRequest { run_id });
         request.metadata_mut().insert("flwr-package-version", version.parse().unwrap());
-        let told = app.get_nodes(request).await;
-        assert_eq!(told.err().map(|told| told.code()), want, "{version}");
+        let reported = app.get_nodes(request).await;
+        assert_eq!(reported.err().map(|reported| reported.code()), want, "{version}");
     }
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_on_this_machine_does_not_make_its_clients_local() {
+async fn clients_of_a_local_proxy_are_not_local() {
     let link = TestLink::start(config(Limits::default())).await;
     let request = ClaimTaskRequest { task_id: 1 };
     let (http, path) = (link.addresses.http, "/v1/runtime/claim-task");
-    assert_eq!(post(http, path, &[], &request).await.status, 200, "this user's own process");
+    assert_eq!(post(http, path, &[], &request).await.status, 200, "a process of the same user");
     let forwarded = [header("x-forwarded-for", "192.0.2.7")];
     assert_eq!(post(http, path, &forwarded, &request).await.status, 401);
     link.stop().await;
 
     let trusting = Config { app_trust: AppTrust::Network, ..config(Limits::default()) };
     let link = TestLink::start(trusting).await;
-    assert_eq!(post(link.addresses.http, path, &forwarded, &request).await.status, 401, "only the port of apps");
+    assert_eq!(post(link.addresses.http, path, &forwarded, &request).await.status, 401, "on the port of apps only");
     assert_eq!(post(link.addresses.serverappio, path, &forwarded, &request).await.status, 200);
     link.stop().await;
 }

@@ -17,7 +17,7 @@ use super::peer::{TestLink, TestNode, config, fab, timestamp};
 
 type Headers = Vec<(String, String)>;
 
-/// An answer that takes longer is waiting for a resource.
+/// Time limit of an answer; a slower one waits for a resource.
 const AT_ONCE: Duration = Duration::from_secs(5);
 const HUGE_BYTES: usize = 530_000_000;
 const LIST_BYTES: usize = 16 << 20;
@@ -58,7 +58,7 @@ async fn status(stream: &mut TcpStream) -> u16 {
 }
 
 async fn at_once(answer: impl Future<Output = Response>) -> Response {
-    tokio::time::timeout(AT_ONCE, answer).await.expect("it is served at once")
+    tokio::time::timeout(AT_ONCE, answer).await.expect("an answer at once")
 }
 
 fn signed(node: &TestNode) -> Headers {
@@ -68,7 +68,7 @@ fn signed(node: &TestNode) -> Headers {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_nobody_is_refused_before_a_byte_of_the_body() {
+async fn unknown_senders_are_refused_before_the_body() {
     let directory = tempfile::tempdir().unwrap();
     let link = TestLink::start_in(guarded(), directory.path()).await;
     let http = link.addresses.http;
@@ -95,7 +95,7 @@ async fn who_is_nobody_is_refused_before_a_byte_of_the_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_announces_much_and_sends_nothing_keeps_nobody_waiting() {
+async fn announced_bodies_that_never_arrive_delay_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let link = TestLink::start_in(guarded(), directory.path()).await;
     let (http, admin) = (link.addresses.http, admin(directory.path()));
@@ -121,7 +121,7 @@ fn empty_list(field: u8) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_that_would_take_far_more_memory_than_bytes_are_not_decoded() {
+async fn lists_that_need_far_more_memory_than_bytes_are_not_decoded() {
     let link = TestLink::start(config(Limits::default())).await;
     let (http, node) = (link.addresses.http, link.node().await);
     let (_, _, token) = link.running_run_with_token().await;
@@ -136,15 +136,15 @@ async fn lists_that_would_take_far_more_memory_than_bytes_are_not_decoded() {
         assert_eq!(answer.status, 413, "{path} {field}: {}", answer.text());
     }
     let mut launcher = announce(http, "/v1/runtime/acquire-task", &vec![protobuf()], LIST_BYTES).await;
-    assert_eq!(status(&mut launcher).await, 413, "and has no reason for a long one");
+    assert_eq!(status(&mut launcher).await, 413, "a launcher sends no long message");
     let honest = PushMessagesRequest { node: node.reference(), ..Default::default() }.encode_to_vec();
     let answer = send(http, "POST", "/v1/fleet/push-messages", &signed(&node), &honest).await;
-    assert!(answer.text().contains("must not be empty"), "it was read: {}", answer.text());
+    assert!(answer.text().contains("must not be empty"), "decoded: {}", answer.text());
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_elsewhere_and_foreign_names_are_refused_on_every_port() {
+async fn foreign_pages_and_host_names_are_refused_on_every_port() {
     let named = Config { allowed_hosts: vec!["fl.example.org".to_owned()], ..config(Limits::default()) };
     let link = TestLink::start(named).await;
     let ask = async |address: SocketAddr, path: &str, host: &str, more: &str| {
@@ -182,7 +182,7 @@ async fn pages_of_elsewhere_and_foreign_names_are_refused_on_every_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_refusals_from_one_address_is_a_few_entries() {
+async fn a_flood_of_refusals_from_one_address_makes_few_entries() {
     let directory = tempfile::tempdir().unwrap();
     let link = TestLink::start_in(guarded(), directory.path()).await;
     for n in 0..300 {
@@ -199,7 +199,7 @@ async fn a_flood_of_refusals_from_one_address_is_a_few_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logins_begun_from_one_address_leave_room_for_others() {
+async fn logins_from_one_address_leave_room_for_others() {
     let directory = tempfile::tempdir().unwrap();
     let link = TestLink::start_in(guarded(), directory.path()).await;
     let (http, path) = (link.addresses.http, "/v1/control/get-login-details");

@@ -69,7 +69,7 @@ async fn push_from_app(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_that_are_wrong_are_not_stored_and_the_right_one_still_is() {
+async fn invalid_objects_are_refused_and_the_valid_one_is_stored() {
     let link = start(Limits { object_bytes: 1 << 20, ..Limits::default() }).await;
     let node = link.node().await;
     let (run_id, mut app) = link.running_run().await;
@@ -84,21 +84,21 @@ async fn objects_that_are_wrong_are_not_stored_and_the_right_one_still_is() {
     let headless = announce_child(&mut app, run_id, node.id, b"no header at all").await;
     let refused = push_from_app(&mut app, run_id, &headless, "no header at all".into()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
-    assert!(!push_from_app(&mut app, run_id, "not-an-id", content.clone()).await.unwrap(), "nor can it be announced");
+    assert!(!push_from_app(&mut app, run_id, "not-an-id", content.clone()).await.unwrap(), "an invalid id");
     let refused = push_from_app(&mut app, run_id + 1, &id, content.clone()).await.unwrap_err();
     assert_eq!(
         (refused.code(), refused.message()),
         (Code::PermissionDenied, &*format!("Run ID not found: {}", run_id + 1))
     );
 
-    assert!(push_from_app(&mut app, run_id, &id, content.clone()).await.unwrap(), "the right one");
-    assert!(push_from_app(&mut app, run_id, &id, content).await.unwrap(), "and again");
+    assert!(push_from_app(&mut app, run_id, &id, content.clone()).await.unwrap(), "the valid object");
+    assert!(push_from_app(&mut app, run_id, &id, content).await.unwrap(), "a retry");
     link.stop().await;
 }
 
-/// As official SuperLinks do: an id that no message of the run has gets the error reply of an unknown message.
+/// As in official SuperLinks: an id that no message of the run has gets the error reply of an unknown message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_message_id_gets_an_error_reply_and_costs_no_other_reply() {
+async fn an_invalid_message_id_gets_an_error_reply_and_loses_no_other_reply() {
     let link = start(Limits::default()).await;
     let node = link.node().await;
     let (other_run, mut other_app) = link.running_run().await;
@@ -137,20 +137,20 @@ async fn a_bad_message_id_gets_an_error_reply_and_costs_no_other_reply() {
     let mut want = asked[..6].to_vec();
     want.sort();
     answered.sort();
-    assert_eq!(answered, want, "one reply for each id, however often it was named");
-    assert_eq!(app.pull_messages(pull).await.unwrap().into_inner(), pulled, "until it is confirmed");
+    assert_eq!(answered, want, "one reply for each id, even if it is repeated");
+    assert_eq!(app.pull_messages(pull).await.unwrap().into_inner(), pulled, "until the confirmation");
 
     let confirm = ConfirmMessageReceivedRequest { run_id, message_object_id: "abc".into(), node: None };
     app.confirm_message_received(confirm).await.unwrap();
     let pull = PullObjectRequest { node: Some(Node { node_id: 1 }), run_id, object_id: "abc".into() };
     assert!(!app.pull_object(pull).await.unwrap().into_inner().object_found);
     let pull = PullAppMessagesRequest { run_id: other_run, message_ids: vec![foreign], ..Default::default() };
-    assert_eq!(other_app.pull_messages(pull).await.unwrap().into_inner().messages_list, [], "its run still waits");
+    assert_eq!(other_app.pull_messages(pull).await.unwrap().into_inner().messages_list, [], "no reply yet");
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_with_options_of_a_simulation_are_refused() {
+async fn runs_with_simulation_options_are_refused() {
     let link = start(Limits::default()).await;
     // `num-supernodes = 10` as a ConfigRecord (Flower up to 1.27) and as a SimulationConfig (from 1.28).
     let record = b"\x0a\x14\x0a\x0enum-supernodes\x12\x02\x10\x14";
@@ -182,7 +182,7 @@ async fn a_pull_is_not_held_longer_than_the_timeouts_of_apps_allow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_oversized_object_is_refused_while_it_comes() {
+async fn an_oversized_object_is_refused_during_the_upload() {
     let link = start(Limits { object_bytes: 1 << 20, ..Limits::default() }).await;
     let node = link.node().await;
     let (run_id, mut app) = link.running_run().await;
@@ -194,7 +194,7 @@ async fn an_oversized_object_is_refused_while_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_and_old_signatures_are_turned_away() {
+async fn unknown_nodes_and_old_signatures_are_refused() {
     let link = start(Limits::default()).await;
     let node = link.node().await;
     let other = link.node().await;
@@ -228,7 +228,7 @@ async fn strangers_and_old_signatures_are_turned_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_and_runs_that_do_not_exist_are_denied() {
+async fn unknown_tokens_and_runs_are_refused() {
     let link = start(Limits::default()).await;
     let run_id = link.start_run().await;
     let mut app = link.app().await;
@@ -247,12 +247,12 @@ async fn tokens_and_runs_that_do_not_exist_are_denied() {
     let refused = control.start_run(StartRunRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "no FAB");
     let status = control.list_runs(ListRunsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(status.run_dict[&run_id].status.as_ref().unwrap().status, "pending", "nothing changed");
+    assert_eq!(status.run_dict[&run_id].status.as_ref().unwrap().status, "pending", "unchanged");
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_cannot_be_are_refused_whole() {
+async fn invalid_messages_are_refused_as_a_whole() {
     let link = start(Limits { message_bytes: 100_000, ..Limits::default() }).await;
     let node = link.node().await;
     let (run_id, mut app) = link.running_run().await;
@@ -280,13 +280,13 @@ async fn messages_that_cannot_be_are_refused_whole() {
 
     let (message, tree, _) = instruction(run_id, node.id ^ 1, now(), 60.0);
     let pushed = app.push_messages(push(message, tree)).await.unwrap().into_inner();
-    assert_eq!(pushed.message_ids, [""], "no such node: an empty id, as the original answers");
+    assert_eq!(pushed.message_ids, [""], "an unknown node: an empty id, as in the original");
     assert!(pushed.objects_to_push.is_empty());
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_on_the_wire_harms_nobody() {
+async fn malformed_requests_affect_no_other_request() {
     let link = start(Limits::default()).await;
     // Not HTTP/2 at all.
     let mut socket = tokio::net::TcpStream::connect(link.addresses.fleet).await.unwrap();
@@ -294,7 +294,7 @@ async fn garbage_on_the_wire_harms_nobody() {
     let closed = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut Vec::new())).await;
     assert!(closed.is_ok(), "the connection is closed");
 
-    // HTTP/2 and gRPC, but no protobuf inside.
+    // HTTP/2 and gRPC with an invalid protobuf message.
     for path in ["/flwr.proto.Control/StartRun", "/flwr.proto.Control/ListRuns"] {
         let mut client = tonic::client::Grpc::new(super::peer::channel(link.addresses.control).await);
         client.ready().await.unwrap();
@@ -304,14 +304,14 @@ async fn garbage_on_the_wire_harms_nobody() {
         let refused = client.unary(Request::new(garbage), path.parse().unwrap(), codec).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{path} {refused:?}");
     }
-    // A call that does not exist.
+    // An unknown call.
     let mut client = tonic::client::Grpc::new(super::peer::channel(link.addresses.fleet).await);
     client.ready().await.unwrap();
     let codec = tonic_prost::ProstCodec::<Node, Node>::default();
     let refused = client.unary(Request::new(Node::default()), "/flwr.proto.Fleet/No".parse().unwrap(), codec).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unimplemented);
 
-    link.node().await; // It still works.
+    link.node().await; // The SuperLink still serves.
     link.stop().await;
 }
 

@@ -1,4 +1,4 @@
-//! Defaults of runs: what a run is given, and what its log says about it.
+//! Defaults of runs: the configuration of a run, and the lines in its log.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn values(pairs: &[(&str, Scalar)]) -> BTreeMap<String, trellis_wire::proto::Sca
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_begin_with_the_defaults_for_the_keys_of_their_app() {
+async fn runs_get_defaults_for_the_keys_of_their_app() {
     let mut settings = config(Limits::default());
     let defaults = [("rounds", Scalar::Sint64(9)), ("lr", Scalar::Sint64(1)), ("other", Scalar::Bool(true))];
     settings.run_defaults = values(&[&defaults[..], &[("name", Scalar::Sint64(4))]].concat());
@@ -32,24 +32,24 @@ async fn runs_begin_with_the_defaults_for_the_keys_of_their_app() {
         let runs = control.list_runs(asked).await.unwrap().into_inner().run_dict;
         let mut log =
             control.stream_logs(StreamLogsRequest { run_id, ..Default::default() }).await.unwrap().into_inner();
-        let told = if runs[&run_id].override_config == values(given) {
+        let reported = if runs[&run_id].override_config == values(given) {
             String::new()
         } else {
             log.message().await.unwrap().unwrap().log_output
         };
-        (runs[&run_id].override_config.clone(), told)
+        (runs[&run_id].override_config.clone(), reported)
     };
 
-    let (config, told) = start(&[], KEYS).await;
+    let (config, reported) = start(&[], KEYS).await;
     assert_eq!(config, values(&[("rounds", Scalar::Sint64(9)), ("lr", Scalar::Double(1.0))]));
-    assert!(told.contains("Defaults of this SuperLink: lr = 1, rounds = 9."), "{told}");
-    assert!(told.contains("do not fit the app, and are left out: name."), "{told}");
+    assert!(reported.contains("Defaults of this SuperLink: lr = 1, rounds = 9."), "{reported}");
+    assert!(reported.contains("with a wrong type for the app, not applied: name."), "{reported}");
 
-    let (config, told) = start(&[("rounds", Scalar::Sint64(5))], KEYS).await;
+    let (config, reported) = start(&[("rounds", Scalar::Sint64(5))], KEYS).await;
     assert_eq!(config, values(&[("rounds", Scalar::Sint64(5)), ("lr", Scalar::Double(1.0))]));
-    assert!(told.contains("Defaults of this SuperLink: lr = 1."), "{told}");
+    assert!(reported.contains("Defaults of this SuperLink: lr = 1."), "{reported}");
 
-    let (config, told) = start(&[], "").await;
-    assert_eq!((config.len(), told.as_str()), (0, ""), "an app without keys is left alone");
+    let (config, reported) = start(&[], "").await;
+    assert_eq!((config.len(), reported.as_str()), (0, ""), "an app without keys");
     link.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The token of the first administrator, where a file says it.
+//! The first administrator's token from a file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ fn put(file: &Path, token: &str, mode: u32) {
     fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What a caller with this token is answered when it asks for the accounts.
+/// Returns the answer to a call with this token.
 async fn answered(link: &TestLink, token: &str, call: &str, body: &str) -> (u16, String) {
     let headers = [header("authorization", &format!("Bearer {token}")), header("content-type", "application/json")];
     let answer = send(link.addresses.http, "POST", &format!("/v1/trellis/{call}"), &headers, body.as_bytes()).await;
@@ -27,7 +27,7 @@ async fn answered(link: &TestLink, token: &str, call: &str, body: &str) -> (u16,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_token_in_the_file_is_the_admins_at_each_start() {
+async fn the_token_in_the_file_is_the_admins_after_each_start() {
     let directory = tempfile::tempdir().unwrap();
     let (state, file) = (directory.path().join("state"), directory.path().join("token"));
     let (first, second) = ("first-".repeat(6), "second".repeat(6));
@@ -36,10 +36,10 @@ async fn the_token_in_the_file_is_the_admins_at_each_start() {
     let link = TestLink::start_on_disk(settings(&file), &state).await;
     assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 200);
     assert_eq!(answered(&link, &second, "list-accounts", "{}").await.0, 401);
-    assert!(!state.join("admin.token").exists(), "no other token was drawn");
+    assert!(!state.join("admin.token").exists(), "no generated token");
     link.stop().await;
 
-    // The same again changes nothing; another takes its place.
+    // The same token changes nothing; another token replaces it.
     let link = TestLink::start_on_disk(settings(&file), &state).await;
     assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 200);
     link.stop().await;
@@ -49,18 +49,18 @@ async fn the_token_in_the_file_is_the_admins_at_each_start() {
     assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 401);
     link.stop().await;
 
-    // One that was taken back does not come back.
+    // A revoked token stays revoked.
     put(&file, &first, 0o600);
     let why = TestLink::try_start_on_disk(settings(&file), &state).await.err().unwrap().to_string();
     assert!(why.contains("was revoked") && !why.contains(&first), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_others_can_read_is_refused() {
+async fn a_file_that_other_users_can_read_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     put(&file, &"x".repeat(40), 0o644);
     let why =
         TestLink::try_start_on_disk(settings(&file), &directory.path().join("state")).await.err().unwrap().to_string();
-    assert!(why.contains("others than its owner may use it (mode 0644)"), "{why}");
+    assert!(why.contains("other users may access it (mode 0644)"), "{why}");
 }

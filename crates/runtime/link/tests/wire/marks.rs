@@ -1,4 +1,4 @@
-//! A run that is asked for again, by somebody who did not hear the answer.
+//! A run that is submitted again after a lost answer.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +24,12 @@ async fn a_run_with_a_mark_is_started_once() {
         };
         link.control().await.start_run(request).await.unwrap().into_inner().run_id.unwrap()
     };
-    // At once, so that no order of looking and writing can pass by luck.
+    // Concurrently, to detect a race between query and insert.
     let (one, two, three, four) = tokio::join!(start("u.1.1"), start("u.1.1"), start("u.1.1"), start("u.1.2"));
     assert_eq!(BTreeSet::from([one, two, three]).len(), 1);
     assert_ne!(one, four);
     link.control().await.stop_run(StopRunRequest { run_id: one }).await.unwrap();
-    assert_eq!(start("u.1.1").await, one, "also when it is over");
+    assert_eq!(start("u.1.1").await, one, "also after its end");
     let all = link.control().await.list_runs(ListRunsRequest::default()).await.unwrap().into_inner().run_dict;
     assert_eq!(all.len(), 2);
     link.stop().await;

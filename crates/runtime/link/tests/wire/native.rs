@@ -1,4 +1,4 @@
-//! Native runs over the wire: who gets them, how they are started, and what they tell.
+//! Native runs over the wire: launchers, processes and reports.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use trellis_wire::proto::*;
 use super::http::{Response, header, post, send};
 use super::peer::{TestLink, config, native_fab};
 
-/// Longer than anything here takes.
+/// Longer than any step of the tests.
 const SOON: Duration = Duration::from_secs(20);
 
 fn read<R: prost::Message + Default>(response: &Response) -> R {
@@ -26,13 +26,13 @@ async fn acquire(link: &TestLink, kinds: &[&str]) -> AcquireTaskResponse {
     read(&post(link.addresses.http, "/v1/runtime/acquire-task", &[], &request).await)
 }
 
-/// A SuperLink that starts nothing, and does not hold those who ask for runs.
+/// A SuperLink that starts no ServerApps and does not hold requests for runs.
 async fn idle_link() -> TestLink {
     let limits = Limits { hold_launch_poll: Duration::ZERO, ..Limits::default() };
     TestLink::start(config(limits)).await
 }
 
-/// The token of a native run that is running.
+/// The token of a running native run.
 async fn running(link: &TestLink) -> (u64, Vec<(String, String)>) {
     let run = link.start_run_of(native_fab()).await;
     let token = acquire(link, &["trellis-serverapp"]).await.token;
@@ -44,31 +44,31 @@ async fn running(link: &TestLink) -> (u64, Vec<(String, String)>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_run_is_given_to_those_who_ask_for_it() {
+async fn a_native_run_goes_to_launchers_that_request_its_type() {
     let link = idle_link().await;
     let run = link.start_run_of(native_fab()).await;
     let mut app = link.app().await;
     let listed = app.list_apps_to_launch(ListAppsToLaunchRequest {}).await.unwrap().into_inner();
-    assert_eq!(listed.run_ids, [0; 0], "SuperExecs up to 1.29 name no type");
+    assert_eq!(listed.run_ids, [0; 0], "SuperExecs up to 1.29 request no type");
     let http = link.addresses.http;
     let pending: PullPendingTasksResponse =
         read(&post(http, "/v1/runtime/pull-pending-tasks", &[], &PullPendingTasksRequest {}).await);
-    assert_eq!(pending.tasks, [], "nor do those up to 1.38");
+    assert_eq!(pending.tasks, [], "SuperExecs up to 1.38 request no type");
     assert_eq!(app.request_token(RequestTokenRequest { run_id: run }).await.unwrap().into_inner().token, "");
     let claimed: ClaimTaskResponse =
         read(&post(http, "/v1/runtime/claim-task", &[], &ClaimTaskRequest { task_id: run }).await);
-    assert_eq!(claimed.token, None, "nor may they guess");
+    assert_eq!(claimed.token, None, "a guessed id");
     assert_eq!(acquire(&link, &["flwr-serverapp", "flwr-simulation"]).await, AcquireTaskResponse::default());
 
     let python = link.start_run().await;
     let task = acquire(&link, &["flwr-serverapp", "trellis-serverapp"]).await.task.unwrap();
-    assert_eq!((task.run_id, task.r#type.as_str()), (run, "trellis-serverapp"), "the oldest of what was asked for");
+    assert_eq!((task.run_id, task.r#type.as_str()), (run, "trellis-serverapp"), "the oldest of the requested types");
     let task = acquire(&link, &["flwr-serverapp", "trellis-serverapp"]).await.task.unwrap();
     assert_eq!((task.run_id, task.r#type.as_str()), (python, "flwr-serverapp"));
     link.stop().await;
 }
 
-/// A call of ours.
+/// A call of Trellis.
 async fn ours(address: std::net::SocketAddr, name: &str, headers: &[(String, String)], body: &str) -> (u16, Value) {
     let mut headers = headers.to_vec();
     headers.push(header("content-type", "application/json"));
@@ -77,7 +77,7 @@ async fn ours(address: std::net::SocketAddr, name: &str, headers: &[(String, Str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reports_are_kept_once_and_told_by_round() {
+async fn reports_are_idempotent_and_returned_by_round() {
     let link = idle_link().await;
     let (run, token) = running(&link).await;
     let (app, http) = (link.addresses.serverappio, link.addresses.http);
@@ -97,17 +97,17 @@ async fn reports_are_kept_once_and_told_by_round() {
     let rounds: Vec<_> = history["reports"].as_array().unwrap().iter().map(|report| report["round"].clone()).collect();
     assert_eq!((status, rounds, &history["more"]), (200, vec![json!(0), json!(1), json!(2)], &json!(false)));
     let (_, history) = ours(http, "run-history", &[], &asked(json!(1))).await;
-    assert_eq!(history, json!({"reports": [second], "more": false}), "the last word of a round, as it was said");
+    assert_eq!(history, json!({"reports": [second], "more": false}), "the last version, unchanged");
 
     let metrics = send(http, "GET", "/metrics", &[], b"").await.text();
-    assert!(metrics.contains("\nfl_checkpoint_saved_total 1\n"), "told once, however often it is said");
+    assert!(metrics.contains("\nfl_checkpoint_saved_total 1\n"), "counted once");
     let (status, answer) = ours(http, "run-history", &[], r#"{"run_id": "77"}"#).await;
     assert_eq!((status, answer["detail"].as_str()), (404, Some("There is no run '77'.")));
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_a_report_is_refused() {
+async fn invalid_reports_are_refused() {
     let link = idle_link().await;
     let (_, token) = running(&link).await;
     let app = link.addresses.serverappio;
@@ -120,13 +120,13 @@ async fn what_is_not_a_report_is_refused() {
         assert_eq!(status, want, "{body:.60}: {answer}");
     }
     let (status, _) = ours(link.addresses.control, "report-training", &token, "{}").await;
-    assert_eq!(status, 404, "that port is for accounts");
+    assert_eq!(status, 404, "a port for accounts");
     link.stop().await;
 }
 
-/// A long history comes in parts.
+/// A long history is returned in pages.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_is_read_to_its_end() {
+async fn a_history_is_read_in_pages() {
     let link = idle_link().await;
     let (run, token) = running(&link).await;
     let large = "x".repeat(900 << 10);
@@ -149,38 +149,42 @@ async fn a_history_is_read_to_its_end() {
     link.stop().await;
 }
 
-/// A ServerApp whose program is a shell: what it writes to `told` is heard, and so is its end.
+/// A ServerApp that is a shell script: the test reads what it writes to `reported`, and detects its end.
 struct Script {
     config: Config,
-    told: std::path::PathBuf,
+    reported: std::path::PathBuf,
     state: std::path::PathBuf,
 }
 
 impl Script {
     fn new(directory: &Path, script: &str) -> Script {
-        let told = directory.join("told");
-        let made = std::process::Command::new("mkfifo").arg(&told).status().unwrap();
+        let reported = directory.join("reported");
+        let made = std::process::Command::new("mkfifo").arg(&reported).status().unwrap();
         assert!(made.success());
-        let args = ["-c", script, "sh"].map(OsString::from).into_iter().chain([told.clone().into()]).collect();
+        let args = ["-c", script, "sh"].map(OsString::from).into_iter().chain([reported.clone().into()]).collect();
         let native_app = Some(NativeApp { program: "/bin/sh".into(), args, models: None });
         let config = Config { native_app, isolation: Isolation::Process, ..config(Limits::default()) };
-        Script { config, told, state: directory.join("state") }
+        Script { config, reported, state: directory.join("state") }
     }
 
-    /// Hears a line of a ServerApp that comes to be; the reader ends with the process.
+    /// Reads the first line of a new ServerApp; the reader ends with the process.
     async fn hear(&self) -> (Vec<String>, BufReader<std::fs::File>) {
-        let told = self.told.clone();
+        let reported = self.reported.clone();
         let heard = tokio::task::spawn_blocking(move || {
-            let mut reader = BufReader::new(std::fs::File::open(told).unwrap());
-            let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
-            (line.split_whitespace().map(str::to_owned).collect(), reader)
+            loop {
+                let mut reader = BufReader::new(std::fs::File::open(&reported).unwrap());
+                let mut line = String::new();
+                // Nothing is read if the previous ServerApp had the other end still open, and closed it.
+                if reader.read_line(&mut line).unwrap() > 0 {
+                    return (line.split_whitespace().map(str::to_owned).collect(), reader);
+                }
+            }
         });
         tokio::time::timeout(SOON, heard).await.expect("the ServerApp is started").unwrap()
     }
 }
 
-/// Waits until nobody holds the other end any more.
+/// Waits until no process has the other end open.
 async fn ended(mut reader: BufReader<std::fs::File>) {
     let end = tokio::task::spawn_blocking(move || reader.read_line(&mut String::new()).unwrap());
     assert_eq!(tokio::time::timeout(SOON, end).await.expect("the ServerApp ends").unwrap(), 0);
@@ -192,7 +196,7 @@ async fn status(link: &TestLink, run: u64) -> RunStatus {
     runs.run_dict[&run].status.clone().unwrap()
 }
 
-/// Waits for the end of a run: its log ends with it.
+/// Waits for the end of a run and returns its log.
 async fn log(link: &TestLink, run_id: u64) -> String {
     let request = StreamLogsRequest { run_id, after_timestamp: 0.0 };
     let mut stream = link.control().await.stream_logs(request).await.unwrap().into_inner();
@@ -207,7 +211,7 @@ const SAY_AND_WAIT: &str = "exec 3>\"$1\"; \
      echo $TRELLIS_RUN_ID $TRELLIS_APP_ADDRESS $TRELLIS_APP_TOKEN $TRELLIS_MODELS $TRELLIS_APP_OF >&3; exec sleep 600";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_run_is_started_by_the_superlink_and_ended_with_it() {
+async fn a_native_run_is_started_by_the_superlink_and_killed_when_it_is_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::new(directory.path(), SAY_AND_WAIT);
     let link = TestLink::start_in(script.config.clone(), &script.state).await;
@@ -228,7 +232,7 @@ async fn a_native_run_is_started_by_the_superlink_and_ended_with_it() {
     link.control().await.stop_run(StopRunRequest { run_id: run }).await.unwrap();
     ended(reader).await;
     assert_eq!(status(&link, run).await.sub_status, "stopped");
-    assert_eq!(status(&link, python).await.status, "pending", "that one is for a SuperExec");
+    assert_eq!(status(&link, python).await.status, "pending", "a run for a SuperExec");
     link.stop().await;
 }
 
@@ -247,7 +251,7 @@ async fn details_in(link: &TestLink, run: u64, wanted: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_beyond_the_limit_wait_in_a_queue() {
+async fn runs_above_the_limit_wait_in_a_queue() {
     let directory = tempfile::tempdir().unwrap();
     let mut script = Script::new(directory.path(), SAY_AND_WAIT);
     script.config.limits.server_apps = Some(1);
@@ -266,7 +270,7 @@ async fn runs_beyond_the_limit_wait_in_a_queue() {
     stop(first).await;
     ended(reader).await;
     let (said, reader) = script.hear().await;
-    assert_eq!(said[0], third.to_string(), "the run that was stopped meanwhile is passed over");
+    assert_eq!(said[0], third.to_string(), "the stopped run is skipped");
     stop(third).await;
     ended(reader).await;
     link.stop().await;
@@ -277,7 +281,7 @@ const SAY_AND_LINGER: &str = "exec 3>\"$1\"; echo $TRELLIS_RUN_ID $TRELLIS_APP_T
      while [ -d \"$TRELLIS_APP_OF\" ]; do sleep 0.05; done";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_serverapp_that_lingers_after_its_run_does_not_hold_up_the_queue() {
+async fn a_serverapp_that_outlives_its_run_does_not_block_the_queue() {
     let directory = tempfile::tempdir().unwrap();
     let mut script = Script::new(directory.path(), SAY_AND_LINGER);
     script.config.limits.server_apps = Some(1);
@@ -296,7 +300,7 @@ async fn a_serverapp_that_lingers_after_its_run_does_not_hold_up_the_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_words_of_a_native_serverapp_are_in_the_log() {
+async fn the_last_output_of_a_native_serverapp_is_in_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::new(directory.path(), "echo out of ideas >&2; exit 7");
     let link = TestLink::start_in(script.config.clone(), &script.state).await;
@@ -308,7 +312,7 @@ async fn the_last_words_of_a_native_serverapp_are_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_is_not_there_fails_the_run() {
+async fn a_missing_program_fails_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let mut script = Script::new(directory.path(), "");
     script.config.native_app =
@@ -321,12 +325,12 @@ async fn a_program_that_is_not_there_fails_the_run() {
     link.stop().await;
 }
 
-/// Says who it is, works until it is told to die, and dies.
+/// Prints its token, runs until it receives a signal file, and exits.
 const SAY_AND_DIE: &str = "exec 3>\"$1\"; echo $TRELLIS_APP_TOKEN >&3; exec 3>&-; \
      while [ ! -e \"$1.die\" ]; do sleep 0.05; done; rm \"$1.die\"; exit 9";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_serverapp_that_dies_goes_on_where_it_has_kept_something() {
+async fn a_native_serverapp_is_restarted_if_it_has_a_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::new(directory.path(), SAY_AND_DIE);
     let link = TestLink::start_in(script.config.clone(), &script.state).await;
@@ -340,26 +344,26 @@ async fn a_native_serverapp_that_dies_goes_on_where_it_has_kept_something() {
     let (first, _) = script.hear().await;
     assert_eq!(begin(&first[0]).await, 200);
     std::fs::create_dir(&kept).unwrap();
-    std::fs::write(directory.path().join("told.die"), "").unwrap();
+    std::fs::write(directory.path().join("reported.die"), "").unwrap();
 
     let (second, _) = script.hear().await;
-    assert_eq!(status(&link, run).await.status, "running", "to everybody else it is the same run");
-    assert_eq!((begin(&first[0]).await, begin(&second[0]).await), (401, 200), "the dead one speaks for nobody");
-    // A round is over, and nothing is kept of it.
+    assert_eq!(status(&link, run).await.status, "running", "the restart is invisible to others");
+    assert_eq!((begin(&first[0]).await, begin(&second[0]).await), (401, 200), "the old token is void");
+    // A round is finished without a checkpoint.
     let (report, token) = (json!({"round": 1}).to_string(), [header("flwr-task-token", &second[0])]);
     assert_eq!(ours(link.addresses.serverappio, "report-training", &token, &report).await.0, 200);
     std::fs::remove_dir(&kept).unwrap();
-    std::fs::write(directory.path().join("told.die"), "").unwrap();
+    std::fs::write(directory.path().join("reported.die"), "").unwrap();
     let log = log(&link, run).await;
-    assert!(log.contains("exited with code 9") && log.contains("started again in 1 s"), "{log}");
-    assert!(log.contains("last checkpoint (1 of 3)") && !log.contains("(2 of 3)"), "without one it is over: {log}");
+    assert!(log.contains("exited with code 9") && log.contains("restarted in 1 s"), "{log}");
+    assert!(log.contains("last checkpoint (restart 1 of 3)") && !log.contains("(restart 2 of 3)"), "{log}");
     assert_eq!(status(&link, run).await.sub_status, "failed");
     link.stop().await;
 }
 
-/// The first SuperLink has a runtime of its own, so that all of it is gone when that is.
+/// The first SuperLink has its own runtime, so that all its tasks end with it.
 #[test]
-fn a_native_serverapp_is_found_again_by_the_next_superlink() {
+fn a_native_serverapp_is_adopted_by_the_next_superlink() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::new(directory.path(), SAY_AND_WAIT);
     let runtime = || tokio::runtime::Runtime::new().unwrap();
@@ -376,7 +380,7 @@ fn a_native_serverapp_is_found_again_by_the_next_superlink() {
     first.shutdown_timeout(SOON);
     runtime().block_on(async {
         let link = TestLink::start_on_disk(script.config.clone(), &script.state).await;
-        assert_eq!(status(&link, run).await.status, "running", "it is still at work");
+        assert_eq!(status(&link, run).await.status, "running", "the process is running");
         link.control().await.stop_run(StopRunRequest { run_id: run }).await.unwrap();
         ended(reader).await;
         link.stop().await;

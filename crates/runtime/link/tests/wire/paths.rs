@@ -1,4 +1,4 @@
-//! Paths in the settings of native runs: only those below the directory of models are accepted.
+//! Paths in the settings of native runs: only paths below the models directory are accepted.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ async fn submit_as(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_names_files_outside_the_directory_of_models_is_refused() {
+async fn a_run_with_paths_outside_the_models_directory_is_refused() {
     let app = NativeApp { program: "/bin/true".into(), args: Vec::new(), models: None };
     let trains = Config { native_app: Some(app), ..config(Limits::default()) };
     let link = TestLink::start(trains).await;
@@ -59,7 +59,7 @@ async fn a_run_that_names_files_outside_the_directory_of_models_is_refused() {
 
 /// Models are accessible to the account whose run made them, and to administrators.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_does_not_begin_with_the_models_of_another_account() {
+async fn a_run_cannot_use_the_models_of_another_account() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
     let app = NativeApp { program: "/bin/true".into(), args: Vec::new(), models: None };
@@ -71,7 +71,7 @@ async fn a_run_does_not_begin_with_the_models_of_another_account() {
     let mut list = tonic::Request::new(ListRunsRequest { run_id: Some(run), ..Default::default() });
     list.metadata_mut().insert("authorization", format!("Bearer {admin}").parse().unwrap());
     let listed = link.control().await.list_runs(list).await.unwrap().into_inner();
-    assert_eq!(listed.run_dict[&run].account_name, "owner", "a run names its account as people call it");
+    assert_eq!(listed.run_dict[&run].account_name, "owner", "the name of the account");
     for path in [format!("{run}"), format!("{run}@1"), format!(".//{run}/round-000001")] {
         let settings = [("resume", path.as_str())];
         let refused = submit_as(&link, &other, native_fab(), &settings).await.unwrap_err();
@@ -96,8 +96,8 @@ async fn new_runner(link: &TestLink, admin: &str, name: &str) -> String {
 
 /// `trellis run` trains in the process of its user, so the run may name any path.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_superlink_that_does_not_train_asks_nothing_of_paths() {
+async fn a_superlink_without_native_runs_does_not_check_paths() {
     let link = TestLink::start(config(Limits::default())).await;
-    submit(&link, native_fab(), &[("initial-model", "/home/me/first.npz")]).await.expect("it is read elsewhere");
+    submit(&link, native_fab(), &[("initial-model", "/home/me/first.npz")]).await.expect("another machine reads it");
     link.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A SuperLink in this process and the peers that talk to it over real sockets.
+//! A SuperLink in this process and its peers over real sockets.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use trellis_wire::proto::fleet_client::FleetClient;
 use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
 use trellis_wire::proto::*;
 
-/// A SuperLink on ports of its own, without TLS and without apps.
+/// A SuperLink on free ports, without TLS and without apps.
 pub struct TestLink {
     pub addresses: Addresses,
     stop: oneshot::Sender<()>,
@@ -48,14 +48,14 @@ pub fn config(limits: Limits) -> Config {
     }
 }
 
-/// What another test was just starting may hold the lock of a state for a moment, until it has become its own program.
+/// A child process of another test may hold the lock of a state until its exec.
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Whether these tests are those of `wire_in_memory.rs`.
+/// Whether these tests run as `wire_in_memory.rs`.
 const IN_MEMORY: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"wire_in_memory");
 
-/// A new state in the store that this suite is about.
+/// A new state in the store of this suite.
 fn new_state(directory: Directory) -> State {
     if IN_MEMORY {
         let open = Box::new(|on_commit| Ok(Box::new(MemoryStore::open(u64::MAX, on_commit)?) as Box<dyn Store>));
@@ -79,13 +79,13 @@ impl TestLink {
         TestLink::serve(SuperLink::start(config, new_state(Arc::new(tempfile::tempdir().unwrap()))).await)
     }
 
-    /// With this directory for the files of the process.
+    /// Starts with this directory for the files of the process.
     pub async fn start_in(config: Config, directory: &Path) -> TestLink {
         std::fs::create_dir_all(directory).unwrap();
         TestLink::serve(SuperLink::start(config, new_state(Arc::new(directory.to_owned()))).await)
     }
 
-    /// On SQLite in every suite: what is tested is the next SuperLink on the same state.
+    /// Starts on SQLite in every suite, for tests with several SuperLinks on one state.
     pub async fn start_on_disk(config: Config, directory: &Path) -> TestLink {
         TestLink::serve(TestLink::try_start_on_disk(config, directory).await)
     }
@@ -123,7 +123,7 @@ impl TestLink {
         ServerAppIoClient::new(channel(self.addresses.serverappio).await)
     }
 
-    /// A run that is running, and the client of its ServerApp.
+    /// Returns a running run and the client of its ServerApp.
     pub async fn running_run(&self) -> (u64, ServerAppIoClient<Channel>) {
         let (run_id, app, _) = self.running_run_with_token().await;
         (run_id, app)
@@ -160,7 +160,7 @@ pub fn fab() -> Bytes {
     fab_with("")
 }
 
-/// A bundle that trains natively.
+/// A bundle of a native run.
 pub fn native_fab() -> Bytes {
     fab_with("\n[tool.flwr.app.components]\nserverapp='trellis:native'\nclientapp='trellis:echo'")
 }
@@ -268,7 +268,7 @@ pub fn instruction(run_id: u64, dst: u64, created_at: f64, ttl: f64) -> (Message
     (message, tree, vec![(record_id.to_string(), record), (id, object)])
 }
 
-/// The time as nodes sign it, so many seconds from now.
+/// Returns the time as nodes sign it, with an offset from now.
 pub fn timestamp(offset_s: i64) -> String {
     let time = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(offset_s);
     time.strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00").to_string()

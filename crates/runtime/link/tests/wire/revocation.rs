@@ -1,4 +1,4 @@
-//! A node that is taken away: its held call ends now, and all calls after that are refused.
+//! Removal of a node: its held call ends, and later calls are refused.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use trellis_link::config::Limits;
 use trellis_wire::proto::*;
 
-/// Shorter than a hold, and than the time after which a held call looks by itself.
+/// Shorter than a hold and than the poll interval of a held call.
 const SOON: Duration = Duration::from_secs(15);
 
 async fn pull(node: &TestNode) -> Result<PullMessagesResponse, Status> {
@@ -16,15 +16,15 @@ async fn pull(node: &TestNode) -> Result<PullMessagesResponse, Status> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_held_pull_ends_when_its_node_is_taken_away() {
+async fn a_held_pull_ends_when_its_node_is_removed() {
     let limits = Limits { hold_node_pull: SOON * 4, ..Limits::default() };
     let link = TestLink::start(config(limits)).await;
     let (taken, left) = (link.node().await, link.node().await);
     let id = taken.id;
-    let (told, other) =
+    let (reported, other) =
         (tokio::spawn(async move { pull(&taken).await }), tokio::spawn(async move { pull(&left).await }));
     link.control().await.unregister_node(UnregisterNodeRequest { node_id: id }).await.unwrap();
-    let refused = tokio::time::timeout(SOON, told).await.expect("it does not wait").unwrap().unwrap_err();
+    let refused = tokio::time::timeout(SOON, reported).await.expect("an answer at once").unwrap().unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Unauthenticated, "Invalid node ID"));
     assert!(!other.is_finished(), "the other node is still held");
     link.stop().await;

@@ -12,7 +12,7 @@ use trellis_wire::object::{ObjectKind, encode, object_id};
 use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
 use trellis_wire::proto::*;
 
-/// Longer than anything here takes, shorter than any hold.
+/// Longer than any step of the tests, shorter than any hold.
 const SOON: Duration = Duration::from_secs(15);
 
 struct Round {
@@ -51,14 +51,14 @@ impl Round {
         assert!(self.app.push_object(request).await.unwrap().into_inner().stored);
     }
 
-    /// A pull that is held; it answers when there is something.
+    /// A pull that is held until there is an instruction.
     fn pull(&self) -> tokio::task::JoinHandle<PullMessagesResponse> {
         let request = self.node.signed(PullMessagesRequest { node: self.node.reference(), message_ids: vec![] });
         let mut client = self.node.client.clone();
         tokio::spawn(async move { client.pull_messages(request).await.unwrap().into_inner() })
     }
 
-    /// Takes the next instruction and answers it, as a node does.
+    /// Pulls the next instruction and answers it.
     async fn work(&self, text: &str) {
         let pulled = soon(self.pull()).await.unwrap();
         let asked = pulled.messages_list[0].metadata.clone().unwrap();
@@ -69,13 +69,13 @@ impl Round {
         }
     }
 
-    /// An instruction that the node does not get to see.
+    /// Pushes an instruction that the node does not pull.
     async fn push_unanswered(&mut self) -> Vec<String> {
         let (message, tree, _) = instruction(self.run_id, self.node.id, now() - 0.01, 60.0);
         self.push(vec![(message, tree)]).await.message_ids
     }
 
-    /// A pull of replies that is held, in the dialect of ServerApps up to 1.29 and in the later one.
+    /// Held pulls of replies, in the dialect of ServerApps up to 1.29 and in the later one.
     fn pull_replies(&self, ids: &[String], enough: u32) -> [tokio::task::JoinHandle<usize>; 2] {
         let (mut app, run_id, message_ids) = (self.app.clone(), self.run_id, ids.to_vec());
         let first = PullAppMessagesRequest { run_id, message_ids, enough, ..Default::default() };
@@ -154,17 +154,17 @@ fn reply_to(asked: &Metadata, text: &str) -> (Message, ObjectTree, Vec<(String, 
 }
 
 async fn soon<T>(task: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, task).await.expect("a held call is answered when there is something to say")
+    tokio::time::timeout(SOON, task).await.expect("a held call is answered when data is ready")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn held_calls_answer_as_soon_as_everything_is_there() {
+async fn held_calls_are_answered_when_everything_is_ready() {
     let mut round = Round::start().await;
     let held = round.pull();
     let (message, tree, objects) = instruction(round.run_id, round.node.id, now(), 60.0);
     let pushed = round.push(vec![(message.clone(), tree.clone())]).await;
     for (id, content) in &objects {
-        assert!(!held.is_finished(), "an instruction goes out only when all its objects are here");
+        assert!(!held.is_finished(), "an incomplete instruction is not delivered");
         round.push_object(id, content.clone()).await;
     }
     let pulled = soon(held).await.unwrap();
@@ -172,7 +172,7 @@ async fn held_calls_answer_as_soon_as_everything_is_there() {
     assert_eq!(pulled.message_object_trees, [tree]);
 
     let again = soon(round.pull()).await.unwrap();
-    assert_eq!(again, pulled, "not confirmed: handed out again");
+    assert_eq!(again, pulled, "an unconfirmed instruction is delivered again");
     let asked = pulled.messages_list[0].metadata.clone().unwrap();
     round.confirm(&asked.message_id).await;
 
@@ -184,18 +184,18 @@ async fn held_calls_answer_as_soon_as_everything_is_there() {
         async move { app.pull_messages(request).await.unwrap().into_inner() }
     });
     let (first, missing, objects) = round.reply(&asked, "{}").await;
-    assert_eq!(missing.len(), 1, "the record is here already: it is the instruction's");
+    assert_eq!(missing.len(), 1, "the record is stored: it belongs to the instruction");
     for (id, content) in objects {
         round.push_reply_object(&id, content).await;
     }
     let (_, missing, _) = round.reply(&asked, r#"{"other": "reply"}"#).await;
-    assert!(missing.is_empty(), "one reply per instruction: the second is not wanted");
+    assert!(missing.is_empty(), "a second reply is not needed");
 
     let replies = soon(replies).await.unwrap();
     assert_eq!(replies.messages_list.len(), 1);
     assert_eq!(replies.messages_list[0].metadata.as_ref().unwrap().message_id, first);
     let repeated = round.app.pull_messages(request.clone()).await.unwrap().into_inner();
-    assert_eq!(repeated, replies, "the answer may have been lost: it can be had again until it is confirmed");
+    assert_eq!(repeated, replies, "replies are returned until they are confirmed");
     let confirm = ConfirmMessageReceivedRequest { run_id: round.run_id, message_object_id: first, node: None };
     round.app.confirm_message_received(confirm).await.unwrap();
     let over = round.app.pull_messages(request).await.unwrap().into_inner().messages_list;
@@ -204,9 +204,9 @@ async fn held_calls_answer_as_soon_as_everything_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_every_size_pass_through_intact() {
+async fn objects_of_every_size_are_transferred_intact() {
     let mut round = Round::start().await;
-    // With the row, as a file that is kept hot, and as one that is sent in blocks.
+    // In the row, as a cached file, and as a file sent in blocks.
     for bytes in [100, 40 << 10, 5 << 20, 20 << 20] {
         let body: Vec<u8> = (0..bytes).map(|i: usize| (i * 7 + i / 251) as u8).collect();
         let content = encode(ObjectKind::ArrayChunk, &[], &body);
@@ -218,7 +218,7 @@ async fn objects_of_every_size_pass_through_intact() {
         let pull = PullObjectRequest { node: round.node.reference(), run_id: round.run_id, object_id: id.clone() };
         let mut client = round.node.client.clone().max_decoding_message_size(usize::MAX);
         let early = client.pull_object(round.node.signed(pull.clone())).await.unwrap().into_inner();
-        assert_eq!((early.object_found, early.object_available), (true, false), "announced, not here");
+        assert_eq!((early.object_found, early.object_available), (true, false), "announced, without content");
         round.push_object(&id, content.clone()).await;
         for _ in 0..2 {
             let pulled = client.pull_object(round.node.signed(pull.clone())).await.unwrap().into_inner();
@@ -230,7 +230,7 @@ async fn objects_of_every_size_pass_through_intact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_starts_again_gets_its_unanswered_instruction_again() {
+async fn a_restarted_node_gets_its_unanswered_instruction_again() {
     let mut round = Round::start().await;
     let (message, tree, objects) = instruction(round.run_id, round.node.id, now(), 60.0);
     round.push(vec![(message, tree)]).await;
@@ -242,14 +242,14 @@ async fn a_node_that_starts_again_gets_its_unanswered_instruction_again() {
     round.confirm(&asked.message_id).await;
     round.reply(&asked, r#"{"its": "objects never come"}"#).await;
 
-    round.node.activate().await; // Killed and back at once, with the same key, long before it counts as offline.
+    round.node.activate().await; // A restart with the same key, before the node counts as offline.
     let again = soon(round.pull()).await.unwrap();
     assert_eq!(again, pulled);
     round.link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn some_replies_are_enough_where_the_app_says_so() {
+async fn a_pull_for_some_replies_is_answered_early() {
     let mut round = Round::start().await;
     let mut ids = Vec::new();
     for age in [0.0, 0.001, 0.002] {
@@ -264,7 +264,7 @@ async fn some_replies_are_enough_where_the_app_says_so() {
     for pull in one {
         assert_eq!(soon(pull).await.unwrap(), 1);
     }
-    assert!(two.iter().chain(&all).all(|pull| !pull.is_finished()), "the others wait for more");
+    assert!(two.iter().chain(&all).all(|pull| !pull.is_finished()), "the others need more replies");
     round.work(r#"{"a": "second"}"#).await;
     for pull in two {
         assert_eq!(soon(pull).await.unwrap(), 2);
@@ -274,7 +274,7 @@ async fn some_replies_are_enough_where_the_app_says_so() {
     for pull in all {
         assert_eq!(soon(pull).await.unwrap(), 3);
     }
-    // One that nobody will ever answer counts, too: its error is the answer.
+    // An instruction that nobody will answer counts too: its error is the reply.
     let never = [vec!["00".repeat(32)], round.push_unanswered().await].concat();
     for pull in round.pull_replies(&never, 1) {
         assert_eq!(soon(pull).await.unwrap(), 1);

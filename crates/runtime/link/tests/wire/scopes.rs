@@ -96,7 +96,7 @@ fn leaf(object_id: &str) -> ObjectTree {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_cannot_spoil_what_another_run_will_send() {
+async fn a_node_cannot_affect_objects_of_another_run() {
     let link = TestLink::start(config(Limits::default())).await;
     let mut attacker = link.node().await;
     let mut victim = link.node().await;
@@ -113,12 +113,12 @@ async fn a_node_cannot_spoil_what_another_run_will_send() {
     let (request, ..) = reply(&attacker, &asked, vec![bogus(&tree.children[0].object_id)]);
     let request = attacker.signed(request);
     let refused = attacker.client.push_messages(request).await.unwrap_err();
-    assert_eq!(refused.code(), Code::InvalidArgument, "its own run has the content of that one");
+    assert_eq!(refused.code(), Code::InvalidArgument, "the content in its own run differs");
 
-    let missing = other.announce(message, tree.clone()).await.expect("the other run may announce its own");
+    let missing = other.announce(message, tree.clone()).await.expect("an independent announcement");
     assert_eq!(missing, [tree.children[0].object_id.clone(), tree.object_id.clone()]);
     for (id, content) in &objects {
-        assert!(other.push_object(id, content).await, "the content decides");
+        assert!(other.push_object(id, content).await, "the content matches");
     }
     let pull = victim.signed(PullMessagesRequest { node: victim.reference(), message_ids: vec![] });
     let pulled = victim.client.pull_messages(pull).await.unwrap().into_inner();
@@ -127,7 +127,7 @@ async fn a_node_cannot_spoil_what_another_run_will_send() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_reads_only_what_is_for_it_or_from_it() {
+async fn a_node_reads_only_objects_sent_to_it_or_by_it() {
     let link = TestLink::start(config(Limits::default())).await;
     let (mut sender, mut reader) = (link.node().await, link.node().await);
     let mut run = Run::start(&link).await;
@@ -145,22 +145,22 @@ async fn a_node_reads_only_what_is_for_it_or_from_it() {
     };
     let stranger = PushObjectRequest { node: reader.reference(), ..push.clone() };
     let stranger = reader.signed(stranger);
-    assert!(!reader.client.push_object(stranger).await.unwrap().into_inner().stored, "it did not announce it");
+    assert!(!reader.client.push_object(stranger).await.unwrap().into_inner().stored, "not announced by this node");
     let push = sender.signed(push);
     assert!(sender.client.push_object(push).await.unwrap().into_inner().stored);
 
     let instruction = asked.metadata.unwrap().message_id;
-    assert!(pull_object(&mut reader, run.id, &instruction).await.object_available, "what the ServerApp sends");
+    assert!(pull_object(&mut reader, run.id, &instruction).await.object_available, "sent by the ServerApp");
     assert_eq!(pull_object(&mut sender, run.id, &id).await.object_content, content, "its own");
     assert!(!pull_object(&mut reader, run.id, &id).await.object_found, "not another node's");
-    assert!(!pull_object(&mut sender, elsewhere.id, &id).await.object_found, "nor through another run");
+    assert!(!pull_object(&mut sender, elsewhere.id, &id).await.object_found, "in another run");
     let pull = PullObjectRequest { node: Some(Node { node_id: 1 }), run_id: run.id, object_id: id.clone() };
     assert_eq!(run.app.pull_object(pull).await.unwrap().into_inner().object_content, content, "the ServerApp reads it");
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_that_is_too_large_is_refused_and_the_next_one_is_not() {
+async fn a_tree_that_is_too_large_is_refused_and_the_next_one_is_accepted() {
     let link = TestLink::start(config(Limits::default())).await;
     let mut node = link.node().await;
     let mut run = Run::start(&link).await;

@@ -1,5 +1,5 @@
-//! Every call there is, called by those who must not: nobody, somebody with a wrong, an expired, a revoked identity, and
-//! somebody who is somebody else. The list is the table of calls itself, so a new call cannot be forgotten.
+//! Every call with invalid identities: none, a wrong, expired or revoked one, and that of another sender. The tests use
+//! the table of calls, so a new call cannot be forgotten.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,15 +21,15 @@ type Headers = Vec<(String, String)>;
 const AUDIT_LIMIT: Duration = Duration::from_secs(20);
 const AUDIT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a refused caller is told, whatever the transport.
+/// The result for a refused caller, independent of the transport.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum CallResult {
     WhoAreYou,
     MayNot,
     Other(String),
 }
 
-/// Any message, as its bytes: the calls are made without knowing their types.
+/// Any message as bytes: the tests do not know the types of the calls.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Anything {
     #[prost(bytes = "vec", optional, tag = "1")]
@@ -40,7 +40,7 @@ struct Anything {
     third: String,
 }
 
-/// A message that names the node in the way of the call, so that only the identity is wrong.
+/// A message that names the node, so that only the identity is wrong.
 fn message(rpc: &Rpc, node: &TestNode) -> Vec<u8> {
     match (rpc.api, rpc.name) {
         (Api::Fleet, "RegisterNode" | "ActivateNode") => {
@@ -57,7 +57,7 @@ fn message(rpc: &Rpc, node: &TestNode) -> Vec<u8> {
     }
 }
 
-async fn call(address: SocketAddr, transport: Transport, path: &str, headers: &Headers, body: Vec<u8>) -> Told {
+async fn call(address: SocketAddr, transport: Transport, path: &str, headers: &Headers, body: Vec<u8>) -> CallResult {
     match transport {
         Transport::Http => {
             let mut headers = headers.clone();
@@ -68,9 +68,9 @@ async fn call(address: SocketAddr, transport: Transport, path: &str, headers: &H
             });
             let answer = send(address, "POST", path, &headers, &body).await;
             match answer.status {
-                401 => Told::WhoAreYou,
-                403 => Told::MayNot,
-                status => Told::Other(format!("{status} {}", answer.text())),
+                401 => CallResult::WhoAreYou,
+                403 => CallResult::MayNot,
+                status => CallResult::Other(format!("{status} {}", answer.text())),
             }
         }
         Transport::Grpc => {
@@ -85,9 +85,9 @@ async fn call(address: SocketAddr, transport: Transport, path: &str, headers: &H
             let path = path.parse().unwrap();
             let codec = ProstCodec::<Anything, Anything>::default();
             match client.unary(request, path, codec).await {
-                Err(status) if status.code() == Code::Unauthenticated => Told::WhoAreYou,
-                Err(status) if status.code() == Code::PermissionDenied => Told::MayNot,
-                other => Told::Other(format!("{other:?}")),
+                Err(status) if status.code() == Code::Unauthenticated => CallResult::WhoAreYou,
+                Err(status) if status.code() == Code::PermissionDenied => CallResult::MayNot,
+                other => CallResult::Other(format!("{other:?}")),
             }
         }
     }
@@ -102,13 +102,13 @@ fn address(link: &TestLink, rpc: &Rpc, transport: Transport) -> SocketAddr {
     }
 }
 
-/// Calls everything with this kind of access as each of the intruders; all must be told `told`.
+/// Makes all calls with this kind of access as each intruder; all must get `reported`.
 async fn refuse(
     link: &TestLink,
     wanted: impl Fn(&Rpc) -> bool,
     intruders: &[(&str, Headers)],
     victim: &TestNode,
-    told: Told,
+    reported: CallResult,
 ) -> usize {
     let mut calls = 0;
     for rpc in ALL.iter().filter(|rpc| wanted(rpc)) {
@@ -117,7 +117,7 @@ async fn refuse(
                 for (who, headers) in intruders {
                     let answer =
                         call(address(link, rpc, transport), transport, &path, headers, message(rpc, victim)).await;
-                    assert_eq!(answer, told, "{path} called with {who}");
+                    assert_eq!(answer, reported, "{path} called with {who}");
                     calls += 1;
                 }
             }
@@ -150,7 +150,7 @@ async fn ours(link: &TestLink, token: &str, name: &str, body: serde_json::Value)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_must_be_who_they_say() {
+async fn nodes_must_prove_their_identity() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
     let link = TestLink::start_in(settings(&state), &state).await;
@@ -167,18 +167,15 @@ async fn nodes_must_be_who_they_say() {
         ("another node's identity", other.signature(&timestamp(0))),
         ("a revoked identity", revoked.signature(&timestamp(0))),
     ];
-    let grpc_and_http = refuse(&link, |rpc| rpc.access == Access::Node, &intruders, &victim, Told::WhoAreYou).await;
-    assert_eq!(
-        grpc_and_http,
-        27 * intruders.len(),
-        "12 calls over both transports, joining, what it says of itself, and its shard"
-    );
-    // The revoked node speaks for itself, and is nobody.
+    let grpc_and_http =
+        refuse(&link, |rpc| rpc.access == Access::Node, &intruders, &victim, CallResult::WhoAreYou).await;
+    assert_eq!(grpc_and_http, 27 * intruders.len(), "12 calls over both transports, Join, DescribeNode and NodeShard");
+    // The revoked node with its own key.
     let itself = [("its own revoked identity", revoked.signature(&timestamp(0)))];
     let calls = |rpc: &Rpc| rpc.api == Api::Fleet && !matches!(rpc.name, "RegisterNode" | "ActivateNode");
-    refuse(&link, calls, &itself, &revoked, Told::WhoAreYou).await;
+    refuse(&link, calls, &itself, &revoked, CallResult::WhoAreYou).await;
 
-    // A refusal is written after it is answered.
+    // The audit entry is written after the answer.
     let audited = async {
         loop {
             let audit = ours(&link, &admin, "list-audit", serde_json::json!({"limit": 1000})).await.to_string();
@@ -195,7 +192,7 @@ async fn nodes_must_be_who_they_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn accounts_must_show_a_good_token_and_may_do_only_what_their_role_allows() {
+async fn accounts_need_a_valid_token_and_the_permission_of_the_call() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
     let link = TestLink::start_in(settings(&state), &state).await;
@@ -230,16 +227,17 @@ async fn accounts_must_show_a_good_token_and_may_do_only_what_their_role_allows(
         ("a node's signature", victim.signature(&timestamp(0))),
     ];
     let of_accounts = |rpc: &Rpc| matches!(rpc.access, Access::Account(_));
-    assert!(refuse(&link, of_accounts, &intruders, &victim, Told::WhoAreYou).await > 200);
+    assert!(refuse(&link, of_accounts, &intruders, &victim, CallResult::WhoAreYou).await > 200);
 
     use trellis_core::account::Permission::{Administer, Run, View};
     let needs = |permissions: &'static [trellis_core::account::Permission]| move |rpc: &Rpc| matches!(rpc.access, Access::Account(needed) if permissions.contains(&needed));
-    refuse(&link, needs(&[Run, Administer]), &[("a viewer's token", bearer(&viewer))], &victim, Told::MayNot).await;
-    refuse(&link, needs(&[Administer]), &[("a runner's token", bearer(&runner))], &victim, Told::MayNot).await;
+    refuse(&link, needs(&[Run, Administer]), &[("a viewer's token", bearer(&viewer))], &victim, CallResult::MayNot)
+        .await;
+    refuse(&link, needs(&[Administer]), &[("a runner's token", bearer(&runner))], &victim, CallResult::MayNot).await;
     for rpc in ALL.iter().filter(|rpc| needs(&[View])(rpc) && rpc.name != "StreamLogs") {
         for path in rpc.paths(Transport::Http) {
-            let told = call(link.addresses.http, Transport::Http, &path, &bearer(&viewer), Vec::new()).await;
-            assert!(matches!(told, Told::Other(_)), "{path} is for viewers: {told:?}");
+            let reported = call(link.addresses.http, Transport::Http, &path, &bearer(&viewer), Vec::new()).await;
+            assert!(matches!(reported, CallResult::Other(_)), "{path} is for viewers: {reported:?}");
         }
     }
     link.stop().await;
@@ -252,20 +250,20 @@ async fn apps_need_the_token_of_a_running_run_and_launchers_the_secret() {
     let link = TestLink::start_in(settings(&state), &state).await;
     let victim = TestNode::new(link.addresses.fleet).await;
     let wrong = || vec![header("flwr-task-token", &"ab".repeat(128))];
-    // Over gRPC a call without a token is one of Flower up to 1.27, which the port itself is trusted for.
+    // A gRPC call without a token is one of Flower up to 1.27, which the port trusts.
     let over_http = |rpc: &Rpc| rpc.access == Access::App && rpc.on.has(Transport::Http);
-    refuse(&link, over_http, &[("a wrong token", wrong())], &victim, Told::WhoAreYou).await;
+    refuse(&link, over_http, &[("a wrong token", wrong())], &victim, CallResult::WhoAreYou).await;
     for rpc in ALL.iter().filter(|rpc| over_http(rpc)) {
         for path in rpc.paths(Transport::Http) {
-            let told = call(link.addresses.http, Transport::Http, &path, &Vec::new(), Vec::new()).await;
-            assert_eq!(told, Told::WhoAreYou, "{path} without a token");
+            let reported = call(link.addresses.http, Transport::Http, &path, &Vec::new(), Vec::new()).await;
+            assert_eq!(reported, CallResult::WhoAreYou, "{path} without a token");
         }
     }
-    // The HTTP port speaks gRPC too, and other machines reach it: there nobody is trusted for the port.
+    // The HTTP port also speaks gRPC and is reachable from other machines: it trusts no caller.
     for rpc in ALL.iter().filter(|rpc| rpc.access == Access::App) {
         for path in rpc.paths(Transport::Grpc) {
-            let told = call(link.addresses.http, Transport::Grpc, &path, &Vec::new(), Vec::new()).await;
-            assert_eq!(told, Told::WhoAreYou, "{path} on the HTTP port without a token");
+            let reported = call(link.addresses.http, Transport::Grpc, &path, &Vec::new(), Vec::new()).await;
+            assert_eq!(reported, CallResult::WhoAreYou, "{path} on the HTTP port without a token");
         }
     }
     let unsigned = [
@@ -279,13 +277,13 @@ async fn apps_need_the_token_of_a_running_run_and_launchers_the_secret() {
         }),
         ("a task token", wrong()),
     ];
-    assert!(refuse(&link, |rpc| rpc.access == Access::Launcher, &unsigned, &victim, Told::WhoAreYou).await > 20);
+    assert!(refuse(&link, |rpc| rpc.access == Access::Launcher, &unsigned, &victim, CallResult::WhoAreYou).await > 20);
     link.stop().await;
 }
 
-/// Whoever adds a call that asks nobody who they are, adds it here.
+/// Calls without authentication must be listed here.
 #[test]
-fn what_is_open_to_all_is_known() {
+fn calls_without_authentication_are_known() {
     let open: Vec<_> = ALL.iter().filter(|rpc| rpc.access == Access::Open).map(|rpc| rpc.name).collect();
     assert_eq!(open, ["GetLoginDetails", "GetAuthTokens", "RefreshAuthTokens"]);
 }

@@ -1,4 +1,4 @@
-//! What a control plane assigns: which nodes a run selects, and the shard of a node that asks for it.
+//! Assignments of a control plane: which nodes a run selects, and the shard of a node.
 
 use serde_json::{Value, json};
 use tonic::transport::Channel;
@@ -25,7 +25,7 @@ async fn selected(app: &mut ServerAppIoClient<Channel>, run_id: u64) -> Vec<u64>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_selects_the_nodes_of_its_assignment_and_each_is_told_its_shard() {
+async fn a_run_selects_the_nodes_of_its_assignment_and_nodes_get_their_shards() {
     let link = TestLink::start(config(Limits::default())).await;
     let (made, asking) = (link.node().await, link.node().await);
     let (run, mut app) = link.running_run().await;
@@ -41,18 +41,18 @@ async fn a_run_selects_the_nodes_of_its_assignment_and_each_is_told_its_shard() 
     all.sort_unstable();
     let id = asking.id.to_string();
 
-    assert_eq!(ask(None).await, (200, json!({"pending": false})), "nobody assigns shards");
+    assert_eq!(ask(None).await, (200, json!({"pending": false})), "without a control plane");
     assert_eq!(selected(&mut app, run).await, all);
 
     assert_eq!(assign(json!({"total": 2, "shards": {}, "left_out": []})).await.0, 200);
     assert_eq!(ask(None).await.1, json!({"pending": true}));
-    assert_eq!(selected(&mut app, run).await, [made.id], "a node that waits for its shard is not selected");
+    assert_eq!(selected(&mut app, run).await, [made.id], "a node without a shard is not selected");
 
     assert_eq!(assign(json!({"total": 2, "shards": {&id: 1}, "left_out": []})).await.0, 200);
     assert_eq!(selected(&mut app, run).await, all);
     let left_out = json!({"total": 3, "shards": {&id: 1}, "left_out": [made.id.to_string()]});
     assert_eq!(assign(left_out).await.0, 200);
-    assert_eq!(ask(Some(run)).await.1, json!({"shard": 1, "total": 2, "pending": false}), "as it was selected");
+    assert_eq!(ask(Some(run)).await.1, json!({"shard": 1, "total": 2, "pending": false}), "of the selection");
     assert_eq!(selected(&mut app, run).await, [asking.id]);
     assert_eq!(ask(Some(run)).await.1, json!({"shard": 1, "total": 3, "pending": false}));
 

@@ -1,4 +1,4 @@
-//! Signatures of apps: they arrive in the bundle of a run and are served beside the bundle that they cover.
+//! Signatures of apps: they arrive in the bundle of a run and are served next to the bundle that they cover.
 
 use trellis_link::config::Limits;
 use trellis_wire::fab::{App, SIGNATURES_FILE, Signature, VALID_LICENSE};
@@ -14,7 +14,7 @@ const SIGNED: &str = "[ada]\nsignature = 'AAAA'\nsigned_at = 1760000000\n";
 async fn served(link: &TestLink, app: &App) -> Fab {
     let run_id = link.start_run_of(app.bundle().unwrap().fab.content).await;
     let mut node = link.node().await;
-    // A run gives its FAB to nodes while it is running.
+    // Only a running run gives its FAB to nodes.
     let mut serverapp = link.app().await;
     let token = serverapp.request_token(RequestTokenRequest { run_id }).await.unwrap().into_inner().token;
     serverapp.pull_app_inputs(PullAppInputsRequest { token }).await.unwrap();
@@ -27,7 +27,7 @@ async fn served(link: &TestLink, app: &App) -> Fab {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signatures_in_a_bundle_become_verifications_of_the_bundle_without_them() {
+async fn signatures_in_a_bundle_become_verifications_of_the_unsigned_bundle() {
     let link = TestLink::start(config(Limits::default())).await;
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("pyproject.toml"), PROJECT).unwrap();
@@ -37,7 +37,7 @@ async fn signatures_in_a_bundle_become_verifications_of_the_bundle_without_them(
     let unsigned = served(&link, &plain).await;
     assert_eq!(unsigned.verifications, [(VALID_LICENSE.to_owned(), "Valid".to_owned())].into());
     std::fs::write(directory.path().join(SIGNATURES_FILE), SIGNED).unwrap();
-    // Signed after a first run, and submitted once more without a signature: the signature is still served.
+    // Signed after a first run, then submitted unsigned: the signature is still served.
     for app in [App::read(directory.path()).unwrap(), plain.clone()] {
         let fab = served(&link, &app).await;
         assert_eq!(fab.content, plain.bundle().unwrap().fab.content);

@@ -1,4 +1,4 @@
-//! A log stream ends when the reader's account loses its right.
+//! A log stream ends when its reader loses the permission.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use trellis_wire::proto::*;
 use super::http::{header, send};
 use super::peer::{TestLink, config, fab};
 
-/// Longer than the interval at which a stream rechecks its reader's right.
+/// Longer than the interval at which a stream rechecks the permission.
 const SOON: Duration = Duration::from_secs(20);
 
 struct Admin<'a> {
@@ -86,11 +86,11 @@ async fn an_open_log_ends_when_its_reader_is_disabled_or_its_token_revoked() {
 
     let mut kept = streams.pop().unwrap();
     for mut stream in streams {
-        let ended = tokio::time::timeout(SOON, stream.message()).await.expect("it ends by itself");
+        let ended = tokio::time::timeout(SOON, stream.message()).await.expect("the stream ends");
         assert_eq!(ended.unwrap_err().code(), Code::Unauthenticated);
     }
     app.push_logs(say("second\n")).await.unwrap();
-    let more = tokio::time::timeout(SOON, kept.message()).await.expect("the others read on").unwrap().unwrap();
+    let more = tokio::time::timeout(SOON, kept.message()).await.expect("other streams continue").unwrap().unwrap();
     assert_eq!(more.log_output, "second\n");
     link.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A run over HTTP, as ServerApps and SuperExecs of 1.35 and later do it.
+//! A run over HTTP with the calls of ServerApps and SuperExecs of 1.35 and later.
 
 use prost::Message as _;
 use trellis_link::config::Limits;
@@ -32,15 +32,15 @@ async fn a_run_from_its_start_to_its_end() {
     let link = TestLink::start(config(limits)).await;
     let http = link.addresses.http;
     let node = TestNode::join(link.addresses.fleet).await;
-    assert_eq!(acquire(&link).await, AcquireTaskResponse::default(), "there is nothing to do");
+    assert_eq!(acquire(&link).await, AcquireTaskResponse::default(), "no pending run");
     let run = start_run(&link).await;
 
     let other = AcquireTaskRequest { supported_task_types: vec!["flwr-agentapp".into()], ..Default::default() };
     let other: AcquireTaskResponse = read(&post(http, "/v1/runtime/acquire-task", &[], &other).await);
-    assert_eq!(other.task, None, "not for those who start other things");
+    assert_eq!(other.task, None, "another type");
     let AcquireTaskResponse { task, token } = acquire(&link).await;
     assert_eq!(task.map(|task| (task.task_id, task.run_id, task.r#type)), Some((run, run, "flwr-serverapp".into())));
-    assert_eq!(acquire(&link).await.token, "", "a run is given once");
+    assert_eq!(acquire(&link).await.token, "", "a run is claimed once");
 
     let token = [header("flwr-task-token", &token)];
     let beat: SendTaskHeartbeatResponse =
@@ -58,7 +58,7 @@ async fn a_run_from_its_start_to_its_end() {
     let pushed: PushAppMessagesResponse = read(&post(http, "/v1/runtime/push-messages", &token, &push).await);
     assert_eq!((pushed.objects_to_push.len(), pushed.session_id.is_empty()), (2, false));
     for (id, content) in objects {
-        // The number in the message is not believed: the run is that of the token.
+        // The run in the message is ignored: the token determines it.
         let push = PushObjectRequest {
             node: Some(Node { node_id: 1 }),
             run_id: 7,
@@ -90,7 +90,7 @@ async fn a_run_from_its_start_to_its_end() {
     let runs: ListRunsResponse = read(&post(http, "/v1/control/list-runs", &[], &ListRunsRequest::default()).await);
     assert_eq!(runs.run_dict[&run].status.as_ref().unwrap().sub_status, "completed");
     let late = post(http, "/v1/runtime/get-nodes", &token, &GetTaskNodesRequest {}).await;
-    assert_eq!((late.status, late.code()), (401, Some(1008)), "the token went with the run");
+    assert_eq!((late.status, late.code()), (401, Some(1008)), "the token was deleted with the run");
 
     let log =
         post(http, "/v1/control/stream-logs", &[], &StreamLogsRequest { run_id: run, after_timestamp: 0.0 }).await;
@@ -108,17 +108,17 @@ async fn errors_carry_flowers_numbers() {
     let stop = post(http, "/v1/control/stop-run", &[], &StopRunRequest { run_id: 5 }).await;
     assert_eq!((stop.status, stop.code()), (404, Some(16)));
     let log = post(http, "/v1/control/stream-logs", &[], &StreamLogsRequest { run_id: 5, ..Default::default() }).await;
-    assert_eq!((log.status, log.code()), (404, Some(16)), "before the stream begins");
+    assert_eq!((log.status, log.code()), (404, Some(16)), "before the stream starts");
     let node = TestNode::join(link.addresses.fleet).await;
     let run = GetRunRequest { node: node.reference(), run_id: 5 };
     let run = post(http, "/v1/fleet/get-run", &node.signature(&timestamp(0)), &run).await;
-    assert_eq!((run.status, run.code()), (403, Some(2008)), "nodes drop a run quietly on 403");
+    assert_eq!((run.status, run.code()), (403, Some(2008)), "nodes drop a run without an error on 403");
     link.stop().await;
 }
 
-/// 1.30 to 1.39 look first and claim then; 1.30 to 1.34 do it over gRPC.
+/// 1.30 to 1.39 list and claim in two calls; 1.30 to 1.34 over gRPC.
 #[tokio::test(flavor = "multi_thread")]
-async fn older_superexecs_look_and_claim() {
+async fn older_superexecs_list_and_claim() {
     let link = TestLink::start(config(Limits::default())).await;
     let run = start_run(&link).await;
     let tasks: PullPendingTasksResponse =

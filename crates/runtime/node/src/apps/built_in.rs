@@ -1,14 +1,15 @@
-//! Apps of this program that a run asks for by name: `trellis:mlp` where others name their Python ClientApp. They are
-//! carried out here whoever else carries out instructions on this node.
+//! Built-in apps that a run names: `trellis:mlp` instead of a Python ClientApp. They are available with every kind of apps that
+//! the operator configures.
 //!
-//! Who sends the run decides on their settings, through its configuration. So these name no files, and say nothing about
-//! which part of the data is this node's.
+//! Their settings come from the run's configuration, and so from its sender. Therefore they cannot name files or choose the
+//! node's part of the data.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use trellis_core::id::RunId;
-use trellis_native::{ClientApp, Problem, builtin, builtins};
+use trellis_diagnostic::Diagnostic;
+use trellis_native::{ClientApp, builtin, builtins};
 use trellis_wire::error_reply::ErrorCode;
 use trellis_wire::fab::BUILT_IN_CLIENT_APP;
 use trellis_wire::proto::{self, scalar::Scalar};
@@ -17,36 +18,36 @@ use super::native;
 use crate::app::{Job, Outcome};
 use crate::objects::Objects;
 
-/// The data that comes with the program, which a run may name.
+/// The bundled data, which a run may name.
 const BUNDLED: &str = "digits";
-/// Settings that only the node's own configuration may give.
+/// Settings that only the node's own configuration may contain.
 const OF_THE_NODE: [&str; 2] = ["partition-id", "num-partitions"];
 
-/// The apps of the runs that this node works for.
+/// The apps of active runs.
 pub struct BuiltInApps {
     objects: Objects,
-    made: Mutex<HashMap<RunId, Arc<dyn ClientApp>>>,
+    apps: Mutex<HashMap<RunId, Arc<dyn ClientApp>>>,
 }
 
 impl BuiltInApps {
     pub fn new(objects: Objects) -> BuiltInApps {
-        BuiltInApps { objects, made: Mutex::default() }
+        BuiltInApps { objects, apps: Mutex::default() }
     }
 
-    fn made(&self) -> MutexGuard<'_, HashMap<RunId, Arc<dyn ClientApp>>> {
-        self.made.lock().expect("nothing panics while it is held")
+    fn apps(&self) -> MutexGuard<'_, HashMap<RunId, Arc<dyn ClientApp>>> {
+        self.apps.lock().expect("no holder panics")
     }
 
     pub async fn execute(&self, name: &str, job: Job) -> Outcome {
         let run = RunId(job.metadata().run_id);
-        let kept = self.made().get(&run).cloned();
+        let kept = self.apps().get(&run).cloned();
         let app = match kept {
             Some(app) => app,
             None => match make(name, &job.context.run_config) {
-                Ok(app) => Arc::clone(self.made().entry(run).or_insert(app)),
+                Ok(app) => Arc::clone(self.apps().entry(run).or_insert(app)),
                 Err(problems) => {
-                    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                    let reason = format!("{BUILT_IN_CLIENT_APP}{name} cannot be used: {}", told.join("; "));
+                    let errors: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                    let reason = format!("{BUILT_IN_CLIENT_APP}{name} cannot be used: {}", errors.join("; "));
                     return Outcome::Failed { code: ErrorCode::LoadClientAppException, reason };
                 }
             },
@@ -54,13 +55,13 @@ impl BuiltInApps {
         native::execute(app, self.objects.clone(), job).await
     }
 
-    /// Nothing more comes for this run.
+    /// Drops the app of a finished run.
     pub fn end_run(&self, run: RunId) {
-        self.made().remove(&run);
+        self.apps().remove(&run);
     }
 }
 
-fn make(name: &str, config: &BTreeMap<String, proto::Scalar>) -> Result<Arc<dyn ClientApp>, Vec<Problem>> {
+fn make(name: &str, config: &BTreeMap<String, proto::Scalar>) -> Result<Arc<dyn ClientApp>, Vec<Diagnostic>> {
     let (settings, mut problems) = settings(name, config);
     match builtin(name, &settings) {
         Ok(app) if problems.is_empty() => Ok(app.into()),
@@ -72,8 +73,8 @@ fn make(name: &str, config: &BTreeMap<String, proto::Scalar>) -> Result<Arc<dyn 
     }
 }
 
-/// What the configuration of a run says to an app; the rest of it is for others. And what it must not say.
-fn settings(name: &str, config: &BTreeMap<String, proto::Scalar>) -> (BTreeMap<String, String>, Vec<Problem>) {
+/// The settings of an app in the configuration of a run, and errors about those that a run must not set. Other keys are ignored.
+fn settings(name: &str, config: &BTreeMap<String, proto::Scalar>) -> (BTreeMap<String, String>, Vec<Diagnostic>) {
     let known = builtins().iter().find(|app| app.name == name).map_or(&[][..], |app| &app.settings);
     let (mut settings, mut problems) = (BTreeMap::new(), Vec::new());
     for setting in known {
@@ -87,18 +88,18 @@ fn settings(name: &str, config: &BTreeMap<String, proto::Scalar>) -> (BTreeMap<S
             Ok(text) if setting.name == "dataset" && text != BUNDLED => {
                 let advice =
                     format!("write {BUNDLED}, or start the nodes with --client-app native:{name} and their data");
-                problems.push(Problem::new(
+                problems.push(Diagnostic::error(
                     setting.name,
                     format!("a run cannot name the data {text:?} of a node"),
                     advice,
                 ));
             }
-            // Not set, as on a command line.
+            // Empty values count as not set, as on a command line.
             Ok(text) if text.trim().is_empty() => {}
             Ok(text) => {
                 settings.insert(setting.name.to_owned(), text);
             }
-            Err((what, advice)) => problems.push(Problem::new(setting.name, what, advice)),
+            Err((what, advice)) => problems.push(Diagnostic::error(setting.name, what, advice)),
         }
     }
     (settings, problems)
@@ -158,16 +159,16 @@ mod tests {
 
     fn replied(outcome: Outcome, objects: &Objects) -> Records {
         let Outcome::Replied(reply) = outcome else { panic!("{outcome:?}") };
-        let mut fetch = |id| objects.read(id)?.ok_or_else(|| "not here".into());
+        let mut fetch = |id| objects.read(id)?.ok_or_else(|| "missing".into());
         inflate(reply.tree.object_id.parse().unwrap(), &mut fetch).unwrap()
     }
 
     #[tokio::test]
-    async fn an_app_of_the_run_learns_with_the_settings_of_the_run() {
+    async fn an_app_uses_the_settings_of_its_run() {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(directory.path()).unwrap();
         let apps = BuiltInApps::new(objects.clone());
-        // Among them what is for the ServerApp.
+        // Includes a setting of the ServerApp.
         let settings =
             [("hidden", Scalar::Sint64(8)), ("lr", Scalar::Double(0.05)), ("num-server-rounds", Scalar::Sint64(3))];
         let settings = config(&settings);
@@ -181,13 +182,13 @@ mod tests {
         let learned = replied(apps.execute("mlp", train).await, &objects);
         assert_ne!(learned.arrays("arrays"), model.arrays("arrays"));
         assert!(learned.metrics("metrics").unwrap().0.get("train_loss").is_some());
-        assert_eq!(apps.made().len(), 1, "one app for all instructions of a run");
+        assert_eq!(apps.apps().len(), 1, "one app for all instructions of a run");
         apps.end_run(RunId(RUN));
-        assert_eq!(apps.made().len(), 0);
+        assert_eq!(apps.apps().len(), 0);
     }
 
     #[tokio::test]
-    async fn a_run_names_no_files_and_no_partitions() {
+    async fn a_run_cannot_set_files_or_partitions() {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(directory.path()).unwrap();
         let apps = BuiltInApps::new(objects.clone());
@@ -212,7 +213,7 @@ mod tests {
                 "{reason}"
             );
         }
-        let harmless = config(&[("dataset", text("digits")), ("label", text("")), ("test-fraction", text("0.5"))]);
-        assert!(make("logistic", &harmless).is_ok());
+        let sanitized = config(&[("dataset", text("digits")), ("label", text("")), ("test-fraction", text("0.5"))]);
+        assert!(make("logistic", &sanitized).is_ok());
     }
 }

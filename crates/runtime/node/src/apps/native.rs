@@ -1,4 +1,4 @@
-//! Apps that are part of this program, between the object files and `trellis_native`.
+//! Runs apps in Rust: reads objects from their files for `trellis_native`, and stores those of the reply.
 
 use std::num::NonZero;
 use std::sync::{Arc, LazyLock};
@@ -12,17 +12,17 @@ use trellis_wire::error_reply::ErrorCode;
 use crate::app::{Job, Outcome, Reply};
 use crate::objects::Objects;
 
-/// Apps compute: more of them at once than cores cost threads and memory, in a process with hundreds of nodes.
+/// Limits computing apps to the number of cores: more cost threads and memory in a process with hundreds of nodes.
 static COMPUTING: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)));
 
-/// The app that the operator chose, for every run.
+/// The app that the operator has configured for all runs.
 pub struct NativeApps {
     app: Arc<dyn ClientApp>,
     objects: Objects,
 }
 
-/// Tells the app when nobody waits for it any more.
+/// Asks the app to stop when the instruction is cancelled.
 struct StopOnDrop(Stop);
 
 impl Drop for StopOnDrop {
@@ -41,14 +41,16 @@ impl NativeApps {
     }
 }
 
-/// Lets an app carry out an instruction, beside what waits; given up, it is told to stop.
+/// Executes an instruction on a blocking thread. Cancelling it asks the app to stop.
 pub async fn execute(app: Arc<dyn ClientApp>, objects: Objects, job: Job) -> Outcome {
-    let _turn = COMPUTING.acquire().await.expect("it is never closed");
+    let _permit = COMPUTING.acquire().await.expect("the semaphore is never closed");
     let stop = Stop::default();
     let _guard = StopOnDrop(stop.clone());
     match tokio::task::spawn_blocking(move || carry_out(app.as_ref(), &job, &objects, &stop)).await {
         Ok(outcome) => outcome,
-        Err(panic) => Outcome::Failed { code: ErrorCode::ClientAppCrashed, reason: format!("The app broke: {panic}") },
+        Err(panic) => {
+            Outcome::Failed { code: ErrorCode::ClientAppCrashed, reason: format!("The app panicked: {panic}") }
+        }
     }
 }
 
@@ -56,7 +58,7 @@ fn carry_out(app: &dyn ClientApp, job: &Job, objects: &Objects, stop: &Stop) -> 
     let began = Instant::now();
     let mut fetch = |id| match objects.read(id) {
         Ok(Some(bytes)) => Ok(bytes),
-        Ok(None) => Err("the object is not here".into()),
+        Ok(None) => Err("the object is missing".into()),
         Err(error) => Err(error.into()),
     };
     let handled = handle_message(app, &job.instruction, &job.tree, &job.context, stop, &mut fetch, &now_s);
@@ -69,7 +71,7 @@ fn carry_out(app: &dyn ClientApp, job: &Job, objects: &Objects, stop: &Stop) -> 
     };
     for (id, bytes) in &reply.objects {
         if let Err(error) = objects.put(*id, bytes) {
-            return Outcome::Postponed { reason: format!("the reply cannot be written: {error}") };
+            return Outcome::Postponed { reason: format!("the reply cannot be stored: {error}") };
         }
     }
     let runtime_s = began.elapsed().as_secs_f64();

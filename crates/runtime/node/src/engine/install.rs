@@ -1,4 +1,4 @@
-//! The apps of runs: fetched once, kept as they came, unpacked, and known while their run goes on.
+//! Installs the apps of runs: each is fetched once, stored as a bundle, unpacked, and cached while its run is active.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,13 +8,13 @@ use trellis_core::id::RunId;
 use trellis_wire::proto;
 
 use super::Engine;
-use super::carry::{Trouble, ask};
+use super::execution::{StepError, ask};
 use crate::app::InstalledApp;
 use crate::config::Config;
 use crate::fab::{self, DefaultConfig, FabError};
 use crate::store::StoreError;
 
-/// What is known of the apps in use, by hash.
+/// The apps in use, by hash.
 #[derive(Default)]
 pub struct Apps(Mutex<BTreeMap<String, Arc<App>>>);
 
@@ -25,25 +25,25 @@ struct App {
 
 impl Apps {
     fn get(&self, hash: &str) -> Option<Arc<App>> {
-        self.0.lock().expect("nothing panics while it is held").get(hash).cloned()
+        self.0.lock().expect("no holder panics").get(hash).cloned()
     }
 
     fn put(&self, hash: &str, app: &Arc<App>) {
-        self.0.lock().expect("nothing panics while it is held").insert(hash.to_owned(), Arc::clone(app));
+        self.0.lock().expect("no holder panics").insert(hash.to_owned(), Arc::clone(app));
     }
 
-    /// Forgets those that are not used; what lies on the disk stays.
+    /// Drops unused apps from the cache; their files remain.
     pub fn retain(&self, used: &BTreeSet<String>) {
-        self.0.lock().expect("nothing panics while it is held").retain(|hash, _| used.contains(hash));
+        self.0.lock().expect("no holder panics").retain(|hash, _| used.contains(hash));
     }
 }
 
 type RunConfig = BTreeMap<String, proto::Scalar>;
 
-/// The run's app, unpacked, and the configuration that it gets.
-pub async fn app_of(engine: &Arc<Engine>, run: &proto::Run) -> Result<(Option<InstalledApp>, RunConfig), Trouble> {
+/// The unpacked app of a run, and its configuration.
+pub async fn app_of(engine: &Arc<Engine>, run: &proto::Run) -> Result<(Option<InstalledApp>, RunConfig), StepError> {
     let native = engine.apps.is_native();
-    // The operator's app does not need the app of the run, but its instructions must come from an app that is trusted.
+    // A built-in app replaces the app of the run, but the run's app must still be trusted.
     if native && engine.config.trusted_entities.is_empty() {
         return Ok((None, run.override_config.clone()));
     }
@@ -54,11 +54,11 @@ pub async fn app_of(engine: &Arc<Engine>, run: &proto::Run) -> Result<(Option<In
     if native {
         return Ok((None, run.override_config.clone()));
     }
-    let config = fab::run_config(&app.defaults, &run.override_config).map_err(trouble)?;
+    let config = fab::run_config(&app.defaults, &run.override_config).map_err(step_error)?;
     Ok((Some(app.installed.clone()), config))
 }
 
-async fn find(engine: &Arc<Engine>, run: &proto::Run) -> Result<Arc<App>, Trouble> {
+async fn find(engine: &Arc<Engine>, run: &proto::Run) -> Result<Arc<App>, StepError> {
     let (config, hash) = (engine.config.clone(), run.fab_hash.clone());
     let found = blocking(move || from_disk(&config, &hash)).await?;
     let app = match found {
@@ -89,12 +89,12 @@ fn install(config: &Config, bundle: &proto::Fab, hash: &str) -> Result<App, FabE
     Ok(App { installed, defaults })
 }
 
-/// As it came with an earlier instruction. Who signed it is not kept: where that counts it is asked for again.
+/// The app of an earlier instruction. Signatures are not stored: if they matter, the bundle is fetched again.
 fn from_disk(config: &Config, hash: &str) -> Result<Option<App>, FabError> {
     if !config.trusted_entities.is_empty() {
         return Ok(None);
     }
-    let Some(content) = fab::kept_bundle(&config.state_dir.join("apps"), hash)? else { return Ok(None) };
+    let Some(content) = fab::stored_bundle(&config.state_dir.join("apps"), hash)? else { return Ok(None) };
     let bundle = proto::Fab { content: content.into(), ..Default::default() };
     match install(config, &bundle, hash) {
         Err(FabError::OtherHash { .. }) => Ok(None),
@@ -104,16 +104,16 @@ fn from_disk(config: &Config, hash: &str) -> Result<Option<App>, FabError> {
 
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FabError> + Send + 'static,
-) -> Result<T, Trouble> {
+) -> Result<T, StepError> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(trouble),
-        Err(error) => Err(Trouble::Disk(StoreError::Files(io::Error::other(error)))),
+        Ok(result) => result.map_err(step_error),
+        Err(error) => Err(StepError::Disk(StoreError::Files(io::Error::other(error)))),
     }
 }
 
-fn trouble(error: FabError) -> Trouble {
+fn step_error(error: FabError) -> StepError {
     match error.code() {
-        Some(code) => Trouble::Failed { code, reason: error.to_string() },
-        None => Trouble::Disk(StoreError::Files(io::Error::other(error))),
+        Some(code) => StepError::Failed { code, reason: error.to_string() },
+        None => StepError::Disk(StoreError::Files(io::Error::other(error))),
     }
 }

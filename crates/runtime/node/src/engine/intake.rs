@@ -1,4 +1,4 @@
-//! Takes instructions from the SuperLink, as many as there are places.
+//! Pulls instructions from the SuperLink, as many as there are free slots.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,27 +10,27 @@ use trellis_core::id::{MessageId, RunId};
 use trellis_wire::proto;
 
 use super::link::Unanswered;
-use super::{Engine, carry};
+use super::{Engine, execution};
 use crate::error::Error;
 use crate::store::Receipt;
 use crate::work::State;
 
-/// A SuperLink that takes longer than this to say that there is nothing holds the question open: it may be asked again at
-/// once. The official ones answer at once, and are asked again after a pause.
-const HELD: Duration = Duration::from_millis(500);
-/// The pause is short while something happens, and grows.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
-/// Between two looks at a disk that is full.
-const FULL_PAUSE: Duration = Duration::from_secs(5);
+/// An empty answer that took longer than this was a long poll, so the next pull follows at once. Official SuperLinks answer at
+/// once; the next pull follows after the poll interval.
+const LONG_POLL_MIN: Duration = Duration::from_millis(500);
+/// The poll interval is short after activity and then grows.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(3);
+/// The interval of checks while the disk limit is exceeded.
+const DISK_FULL_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 pub async fn take_all(engine: Arc<Engine>) -> Result<(), Error> {
-    let mut pause = SHORTEST_PAUSE;
+    let mut pause = MIN_POLL_INTERVAL;
     loop {
-        // What the last question brought is under way by now.
+        // The instructions of the previous pull are being processed.
         engine.watch.asking(false);
         let Some(slot) = slot(&engine).await else { return Ok(()) };
-        if wanted(&engine).await.is_none() {
+        if until_active(&engine).await.is_none() {
             return Ok(());
         }
         engine.watch.asking(true);
@@ -38,19 +38,19 @@ pub async fn take_all(engine: Arc<Engine>) -> Result<(), Error> {
         let asked = Instant::now();
         let pulled = tokio::select! {
             pulled = engine.link.call(|fleet| async move { fleet.pull_messages(node).await }) => pulled,
-            () = recalled(&engine) => continue,
+            () = until_draining(&engine) => continue,
         };
         match pulled {
             Ok(answer) if answer.messages_list.is_empty() => {
-                if asked.elapsed() < HELD {
+                if asked.elapsed() < LONG_POLL_MIN {
                     if engine.pause(pause).await.is_none() {
                         return Ok(());
                     }
-                    pause = (pause * 5 / 4).min(LONGEST_PAUSE);
+                    pause = (pause * 5 / 4).min(MAX_POLL_INTERVAL);
                 }
             }
             Ok(answer) => {
-                pause = SHORTEST_PAUSE;
+                pause = MIN_POLL_INTERVAL;
                 let mut slot = Some(slot);
                 for (message, tree) in answer.messages_list.into_iter().zip(answer.message_object_trees) {
                     take(&engine, message, tree, slot.take()).await;
@@ -67,37 +67,37 @@ pub async fn take_all(engine: Arc<Engine>) -> Result<(), Error> {
     }
 }
 
-/// Waits until the node takes work. `None`: it stops.
-async fn wanted(engine: &Engine) -> Option<()> {
+/// Waits until the node is not draining. `None`: the node is stopping.
+async fn until_active(engine: &Engine) -> Option<()> {
     tokio::select! {
         () = engine.stop.cancelled() => None,
         () = engine.drain.until(false) => Some(()),
     }
 }
 
-/// Waits until a question that the SuperLink holds is to be taken back. Who holds it hands out again what nobody confirmed; an
-/// official one does not, and answers sooner.
-async fn recalled(engine: &Engine) {
-    tokio::time::sleep(HELD).await;
+/// Waits until an open long poll must be cancelled. The SuperLink redelivers unconfirmed messages, so dropping the poll is safe;
+/// an official SuperLink does not redeliver, but answers at once.
+async fn until_draining(engine: &Engine) {
+    tokio::time::sleep(LONG_POLL_MIN).await;
     engine.drain.until(true).await;
 }
 
 async fn refused(engine: &Engine, error: &FleetError) -> Option<()> {
     if matches!(error, FleetError::NotKnown { .. }) {
-        engine.disown();
+        engine.report_registration_lost();
         return Some(());
     }
-    tracing::warn!(%error, "the SuperLink gives no instructions");
-    engine.pause(LONGEST_PAUSE).await
+    tracing::warn!(%error, "the SuperLink refuses to send instructions");
+    engine.pause(MAX_POLL_INTERVAL).await
 }
 
-/// A place for an instruction, and room on the disk for what it brings.
+/// Waits for a free slot and for disk space.
 async fn slot(engine: &Arc<Engine>) -> Option<OwnedSemaphorePermit> {
     let slot = tokio::select! {
         () = engine.stop.cancelled() => return None,
         slot = Arc::clone(&engine.slots).acquire_owned() => slot.ok()?,
     };
-    let mut told = false;
+    let mut has_logged = false;
     loop {
         let limit = engine.config.limits.disk_bytes;
         let used = engine.disk(|store| Ok(store.objects().used_bytes()?)).await.unwrap_or(0);
@@ -105,10 +105,10 @@ async fn slot(engine: &Arc<Engine>) -> Option<OwnedSemaphorePermit> {
         if used < limit {
             return Some(slot);
         }
-        if !std::mem::replace(&mut told, true) {
-            tracing::warn!(used, limit, "no new instructions until replies were delivered: the disk limit is reached");
+        if !std::mem::replace(&mut has_logged, true) {
+            tracing::warn!(used, limit, "the disk limit is reached: no new instructions until replies are delivered");
         }
-        engine.pause(FULL_PAUSE).await?;
+        engine.pause(DISK_FULL_POLL_INTERVAL).await?;
     }
 }
 
@@ -119,30 +119,30 @@ async fn take(
     slot: Option<OwnedSemaphorePermit>,
 ) {
     let Some(metadata) = &message.metadata else {
-        tracing::warn!("an instruction without metadata was not taken");
+        tracing::warn!("an instruction without metadata was refused");
         return;
     };
     let Ok(id) = metadata.message_id.parse::<MessageId>() else {
-        tracing::warn!(instruction = metadata.message_id, "an instruction without a proper id was not taken");
+        tracing::warn!(instruction = metadata.message_id, "an instruction with an invalid id was refused");
         return;
     };
     let run = RunId(metadata.run_id);
     if crate::store::objects_of(&tree).is_err() {
-        tracing::warn!(%run, instruction = %id, "an instruction whose objects have no proper names was not taken");
+        tracing::warn!(%run, instruction = %id, "an instruction with invalid object ids was refused");
         return;
     }
     tracing::debug!(%run, instruction = %id, kind = metadata.message_type, "instruction");
-    // Official SuperLinks hand an instruction out once: it is held here until the disk has it.
+    // Official SuperLinks send an instruction only once, so it stays in memory until it is stored.
     let (kept, objects) = (message.clone(), tree.clone());
     let store = move |store: &crate::store::Store| store.receive(id, &kept, &objects, now_s());
-    match engine.until_stored("an instruction could not be stored", store).await {
+    match engine.until_stored("an instruction cannot be stored", store).await {
         None => {}
         Some(Receipt::New) => {
             engine.watch.instruction_received();
-            carry::begin(Arc::clone(engine), run, id, slot);
+            execution::start(Arc::clone(engine), run, id, slot);
         }
-        // Its confirmation was lost; while it is being fetched somebody is at it.
+        // Its confirmation was lost. In state Fetching its task confirms it.
         Some(Receipt::Again(State::Fetching)) => {}
-        Some(Receipt::Again(_)) => carry::confirm(engine, run, id).await,
+        Some(Receipt::Again(_)) => execution::confirm(engine, run, id).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that are made until they are answered. What a call is about is not known here.
+//! Retries calls until they are answered. This module does not know what calls are about.
 
 use std::time::{Duration, Instant};
 
@@ -11,26 +11,26 @@ use trellis_core::id::NodeId;
 use crate::config::Retry;
 use crate::watch::Watch;
 
-/// Why a call has no answer.
+/// Why a call was not answered.
 #[derive(Debug)]
 pub enum Unanswered {
     /// The node stops.
     Stopping,
-    /// The link did not work for as long as it was told to try.
+    /// The link was broken for longer than the configured retries.
     GivenUp(FleetError),
-    /// The SuperLink said no.
+    /// The SuperLink refused the call.
     Refused(FleetError),
 }
 
-/// Times that a SuperLink may break over a call before that counts as a refusal.
-const MOST_FAULTS: u32 = 3;
+/// Internal errors of a SuperLink for one call before it counts as refused.
+const MAX_FAILURES: u32 = 3;
 
 pub struct Link {
     fleet: Fleet,
     retry: Retry,
     watch: Watch,
     stop: CancellationToken,
-    /// Counts the times that the link came back: those who wait for their next try need not wait longer.
+    /// Incremented when the link works again, which ends the backoff of other calls.
     returns: watch::Sender<u64>,
     down: watch::Sender<bool>,
     identity: watch::Receiver<Option<NodeId>>,
@@ -51,8 +51,8 @@ impl Link {
         &self.fleet
     }
 
-    /// Makes a call until it is answered. A SuperLink that is not the right one is tried again too: somebody may mend an
-    /// address or a certificate, here or there, and a node that had ended could not come back by itself.
+    /// Retries a call until it is answered. TLS and address errors are retried too: the configuration may be corrected, here or at
+    /// the SuperLink, and a node that had stopped could not return by itself.
     pub async fn call<T, F>(&self, mut call: impl FnMut(Fleet) -> F) -> Result<T, Unanswered>
     where
         F: Future<Output = Result<T, FleetError>>,
@@ -71,7 +71,7 @@ impl Link {
                     self.works();
                     return Ok(answer);
                 }
-                Err(error @ FleetError::Refused { is_fault: true, .. }) if faults < MOST_FAULTS => {
+                Err(error @ FleetError::Refused { is_fault: true, .. }) if faults < MAX_FAILURES => {
                     faults += 1;
                     error
                 }
@@ -101,7 +101,7 @@ impl Link {
         }
     }
 
-    /// Lets everybody know that the link works, and how.
+    /// Reports that the link works, and its transport.
     pub fn tell_up(&self, node: NodeId) -> crate::watch::Transport {
         let transport = match self.fleet.transport() {
             Some(Transport::Http) => crate::watch::Transport::Http,
@@ -113,23 +113,19 @@ impl Link {
 
     fn fails(&self, error: &FleetError, wait: Duration) {
         self.watch.link_lost(&error.to_string(), wait);
-        // Told once; each try is of interest only to those who look closely.
+        // Logged once; further failures are logged at debug level.
         if self.down.send_replace(true) {
             tracing::debug!(error = error as &dyn std::error::Error, ?wait, "the SuperLink does not answer");
         } else {
-            tracing::warn!(
-                error = error as &dyn std::error::Error,
-                ?wait,
-                "the SuperLink does not answer: trying again"
-            );
+            tracing::warn!(error = error as &dyn std::error::Error, ?wait, "the SuperLink does not answer: retrying");
         }
     }
 }
 
-/// Between 0 and 1.
+/// Uniform between 0 and 1.
 pub fn random() -> f64 {
     let mut bytes = [0; 4];
-    // Without randomness all nodes try again at the same moment: unpleasant, and no reason to stop.
+    // Without randomness all nodes retry at the same time, which is no reason to fail.
     let _ = aws_lc_rs::rand::fill(&mut bytes);
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Keeps the node known to its SuperLink: registered, active, alive.
+//! Keeps the node registered and active at its SuperLink.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use super::link::{Unanswered, random};
 use crate::error::Error;
 use crate::store::Store;
 
-/// As announced. The SuperLink waits twice that for a silent node, and then answers in its place. What a node has taken it
-/// keeps through lost links and reboots, so it is worth waiting for; a node that leaves for good says so.
+/// The announced heartbeat interval. The SuperLink waits twice this time before it answers instead of a silent node. A node
+/// preserves its instructions through broken links and reboots, so waiting is worthwhile; a node that leaves says so.
 const ANNOUNCED_INTERVAL_S: f64 = 180.0;
-/// The same for a node that stops in the middle of a run: an update takes less.
+/// The same for a node that stops during a run: an update takes less time.
 const RETURN_INTERVAL_S: f64 = 60.0;
-/// Between two heartbeats, shortest and longest, so that fleets do not beat together. Much less than announced: they also
-/// find out whether the link works.
+/// The minimum and maximum interval of heartbeats, randomised so that fleets do not synchronise. Much shorter than announced:
+/// heartbeats also detect a broken link.
 const HEARTBEAT_S: (f64, f64) = (17.5, 22.5);
-/// Between two tries of a node that the SuperLink does not take: somebody may have registered it meanwhile.
-const UNKNOWN_PAUSE: Duration = Duration::from_secs(5);
-/// A SuperLink that is asked to stop knowing the node gets so long.
-const LEAVE_LIMIT: Duration = Duration::from_secs(2);
-/// The same for a node that is not expected back: a run would wait for minutes for one that the SuperLink takes for alive.
-const DRAINED_LEAVE_LIMIT: Duration = Duration::from_secs(20);
-const LEAVE_PAUSE: Duration = Duration::from_millis(200);
+/// The delay before a refused node tries to join again: it may have been registered meanwhile.
+const JOIN_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The timeout for deactivating the node at the SuperLink.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for a drained node: a run would wait minutes for a node that the SuperLink still considers alive.
+const DRAINED_LEAVE_TIMEOUT: Duration = Duration::from_secs(20);
+const LEAVE_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 pub async fn keep(engine: Arc<Engine>) -> Result<(), Error> {
     loop {
@@ -37,23 +37,23 @@ pub async fn keep(engine: Arc<Engine>) -> Result<(), Error> {
             Err(Unanswered::GivenUp(error) | Unanswered::Refused(error)) => return Err(Error::Link(error)),
         }
         engine.identity.send_replace(None);
-        tracing::warn!("the SuperLink does not know this node any more: joining again");
+        tracing::warn!("the SuperLink no longer knows this node: joining again");
     }
 }
 
-/// Registers and activates the node; its id. `None`: the node stops.
+/// Registers and activates the node; returns its id. `None`: the node is stopping.
 async fn join(engine: &Engine) -> Result<Option<NodeId>, Error> {
     let superlink = engine.link.fleet().endpoint();
     let known = superlink.clone();
     let mut previous = engine.disk(move |store| store.node_id(&known)).await?;
-    let mut told = String::new();
+    let mut logged = String::new();
     loop {
         let tried = match try_to_join(engine, previous.take()).await {
             Err(Unanswered::Refused(error)) => error,
             Err(Unanswered::Stopping) => return Ok(None),
             Err(Unanswered::GivenUp(error)) => return Err(Error::Link(error)),
             Ok(id) => {
-                welcome(engine, superlink, id).await?;
+                connected(engine, superlink, id).await?;
                 return Ok(Some(id));
             }
         };
@@ -61,19 +61,19 @@ async fn join(engine: &Engine) -> Result<Option<NodeId>, Error> {
             return Err(Error::Link(tried));
         }
         let text = tried.to_string();
-        engine.watch.link_lost(&text, UNKNOWN_PAUSE);
-        if told != text {
+        engine.watch.link_lost(&text, JOIN_RETRY_DELAY);
+        if logged != text {
             let to_do = advice(engine, &tried);
-            tracing::error!("the SuperLink does not take this node, which waits and tries again: {text}{to_do}");
-            told = text;
+            tracing::error!("the SuperLink refuses this node, which retries: {text}{to_do}");
+            logged = text;
         }
-        if engine.pause(UNKNOWN_PAUSE).await.is_none() {
+        if engine.pause(JOIN_RETRY_DELAY).await.is_none() {
             return Ok(None);
         }
     }
 }
 
-/// What a person can do for a node that is not taken.
+/// What a user can do for a refused node.
 fn advice(engine: &Engine, refused: &FleetError) -> String {
     let FleetError::NotKnown { remedy: Remedy::Register | Remedy::RegisterOrWait | Remedy::Person, .. } = refused
     else {
@@ -83,7 +83,7 @@ fn advice(engine: &Engine, refused: &FleetError) -> String {
     format!("; to do: `flwr supernode register {}.pub`, if the SuperLink does not have its key yet", key.display())
 }
 
-/// Activates the node, after registering it where that is its own business.
+/// Activates the node, after registering it unless that is somebody else's task.
 async fn try_to_join(engine: &Engine, previous: Option<NodeId>) -> Result<NodeId, Unanswered> {
     let activate = || engine.link.call(|fleet| async move { fleet.activate_node(ANNOUNCED_INTERVAL_S).await });
     let refused = match activate().await {
@@ -91,7 +91,7 @@ async fn try_to_join(engine: &Engine, previous: Option<NodeId>) -> Result<NodeId
         other => return other,
     };
     let FleetError::NotKnown { remedy, .. } = &refused else { return Err(Unanswered::Refused(refused)) };
-    // The SuperLink still believes in the life that this node had before: it may go on with that.
+    // The SuperLink may still have the node's previous id as active: continue with it.
     if let (Remedy::Wait | Remedy::RegisterOrWait, Some(id)) = (remedy, previous)
         && send_heartbeat(engine, id).await? == Presence::Known
     {
@@ -99,7 +99,7 @@ async fn try_to_join(engine: &Engine, previous: Option<NodeId>) -> Result<NodeId
     }
     match remedy {
         Remedy::Register | Remedy::RegisterOrWait if engine.config.key.is_none() => {
-            // `None`: the key was registered before, so there is nothing but to wait.
+            // `None`: the key is registered already, so retry later.
             match engine.link.call(|fleet| async move { fleet.register_node().await }).await? {
                 Some(id) => tracing::info!(node = %id, "registered"),
                 None => return Err(Unanswered::Refused(refused)),
@@ -110,7 +110,7 @@ async fn try_to_join(engine: &Engine, previous: Option<NodeId>) -> Result<NodeId
     }
 }
 
-async fn welcome(engine: &Engine, superlink: String, id: NodeId) -> Result<(), Error> {
+async fn connected(engine: &Engine, superlink: String, id: NodeId) -> Result<(), Error> {
     let transport = engine.link.tell_up(id);
     tracing::info!(node = %id, superlink, transport = transport.word(), "connected");
     engine.disk(move |store| store.set_node_id(&superlink, id)).await?;
@@ -136,22 +136,22 @@ async fn send_heartbeat(engine: &Engine, id: NodeId) -> Result<Presence, Unanswe
     }
 }
 
-/// Tells the SuperLink that the node lives, until it does not know the node.
+/// Sends heartbeats until the SuperLink does not know the node.
 async fn beat(engine: &Engine, id: NodeId) -> Result<(), Unanswered> {
     while send_heartbeat(engine, id).await? == Presence::Known {
-        let (least, most) = HEARTBEAT_S;
-        let wait = least + (most - least) * random();
+        let (min, max) = HEARTBEAT_S;
+        let wait = min + (max - min) * random();
         tokio::select! {
             () = engine.stop.cancelled() => return Err(Unanswered::Stopping),
-            () = engine.disowned.notified() => return Ok(()),
+            () = engine.registration_lost.notified() => return Ok(()),
             () = tokio::time::sleep(Duration::from_secs_f64(wait)) => {}
         }
     }
     Ok(())
 }
 
-/// Tells the SuperLink that the node goes. In the middle of a run it may be back in a moment, and then nothing should be
-/// lost; otherwise, and if it was told to take no new work, nobody waits for it. It stays registered, to come back as the same.
+/// Deactivates the node. During a run it may return soon and must not lose anything, so the SuperLink is told to wait;
+/// otherwise, and if it is draining, nothing waits for it. It stays registered, to return with the same id.
 pub async fn leave(engine: &Engine) {
     let Some(id) = *engine.identity.borrow() else { return };
     let fleet = engine.link.fleet();
@@ -165,10 +165,10 @@ pub async fn leave(engine: &Engine) {
     };
     let until_heard = async {
         while let Err(FleetError::Unreachable { .. }) = tell().await {
-            tokio::time::sleep(LEAVE_PAUSE).await;
+            tokio::time::sleep(LEAVE_RETRY_DELAY).await;
         }
     };
-    let limit = if is_draining { DRAINED_LEAVE_LIMIT } else { LEAVE_LIMIT };
+    let limit = if is_draining { DRAINED_LEAVE_TIMEOUT } else { LEAVE_TIMEOUT };
     let gone = tokio::time::timeout(limit, until_heard).await;
     tracing::debug!(?gone, "left");
 }

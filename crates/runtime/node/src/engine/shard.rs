@@ -1,5 +1,5 @@
-//! Which part of the data the node has. A node whose settings do not say so asks its SuperLink, where a control plane may
-//! assign shards. Only SuperLinks of Trellis understand the question, so nothing depends on an answer.
+//! The node's part of the data. A node without configured partition asks its SuperLink, where a control plane may assign
+//! shards. Only Trellis SuperLinks support this call, so nothing depends on an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,39 +16,39 @@ use crate::config::Config;
 
 const PARTITION_ID: &str = "partition-id";
 const NUM_PARTITIONS: &str = "num-partitions";
-/// Between two questions of a node that the control plane does not know yet, and how often it asks.
+/// The poll interval and the maximum number of polls while the control plane does not know the node yet.
 const PENDING_PAUSE: Duration = Duration::from_millis(500);
 const PENDING_TRIES: u32 = 40;
 
 #[derive(Default)]
-pub struct ToldShard {
+pub struct AssignedShard {
     /// The SuperLink has no such call.
-    is_not_understood: AtomicBool,
-    /// Shard and total, as last told: they count while the SuperLink cannot say.
+    is_unsupported: AtomicBool,
+    /// The last assigned shard and total, used while the SuperLink does not know them.
     last: Mutex<Option<(u32, u32)>>,
 }
 
-impl ToldShard {
-    fn take(&self, told: NodeShard) -> Option<(u32, u32)> {
+impl AssignedShard {
+    fn update(&self, answer: NodeShard) -> Option<(u32, u32)> {
         let mut last = self.last.lock().expect("no holder panics");
         // Without a total no control plane assigns shards, or it has not done so since a restart.
-        if let Some(total) = told.total {
-            *last = told.shard.map(|shard| (shard, total));
+        if let Some(total) = answer.total {
+            *last = answer.shard.map(|shard| (shard, total));
         }
         *last
     }
 }
 
-/// Whether the shard of the node is for others to say.
-fn asks(config: &Config) -> bool {
+/// Whether the SuperLink assigns the node's shard.
+fn is_assigned(config: &Config) -> bool {
     !config.node_config.contains_key(PARTITION_ID)
 }
 
-/// Lets the SuperLink know that the node works with an assigned shard.
+/// Announces that the node works with an assigned shard.
 pub async fn announce(engine: &Engine, node: NodeId) {
-    // Another SuperLink may understand.
-    engine.told_shard.is_not_understood.store(false, Ordering::Relaxed);
-    if asks(&engine.config) {
+    // A new SuperLink may support the call.
+    engine.assigned_shard.is_unsupported.store(false, Ordering::Relaxed);
+    if is_assigned(&engine.config) {
         tokio::select! {
             () = engine.stop.cancelled() => {}
             _ = ask(engine, node, None) => {}
@@ -56,10 +56,10 @@ pub async fn announce(engine: &Engine, node: NodeId) {
     }
 }
 
-/// The node's settings, with its shard in this run.
+/// The node's configuration, including its shard in this run.
 pub async fn node_config(engine: &Engine, node: NodeId, run: RunId) -> BTreeMap<String, proto::Scalar> {
     let mut settings = engine.config.node_config.clone();
-    if asks(&engine.config)
+    if is_assigned(&engine.config)
         && let Some((shard, total)) = ask(engine, node, Some(run)).await
     {
         for (key, value) in [(PARTITION_ID, shard), (NUM_PARTITIONS, total)] {
@@ -70,29 +70,29 @@ pub async fn node_config(engine: &Engine, node: NodeId, run: RunId) -> BTreeMap<
     settings
 }
 
-/// Asks until the control plane knows the node, or for long enough.
+/// Polls until the control plane knows the node, with a limit.
 async fn ask(engine: &Engine, node: NodeId, run: Option<RunId>) -> Option<(u32, u32)> {
-    let told = &engine.told_shard;
+    let assigned = &engine.assigned_shard;
     let asked = AskShard { node_id: node.to_string(), run_id: run.map(|run| run.to_string()) };
     for _ in 0..PENDING_TRIES {
-        if told.is_not_understood.load(Ordering::Relaxed) {
+        if assigned.is_unsupported.load(Ordering::Relaxed) {
             break;
         }
         match engine.link.fleet().node_shard(&asked).await {
-            // Without a run, to be known is enough.
-            Ok(answer) if !answer.pending || run.is_none() => return told.take(answer),
+            // Without a run, knowing the node is enough.
+            Ok(answer) if !answer.pending || run.is_none() => return assigned.update(answer),
             Ok(_) => engine.pause(PENDING_PAUSE).await?,
             Err(error) if error.is_unknown_call() || matches!(error, CallError::NotHttp { .. }) => {
                 tracing::debug!(%node, %error, "the SuperLink assigns no shards");
-                told.is_not_understood.store(true, Ordering::Relaxed);
+                assigned.is_unsupported.store(true, Ordering::Relaxed);
             }
             Err(error) => {
-                tracing::debug!(%node, %error, "the shard of the node is not known, or as last told");
+                tracing::debug!(%node, %error, "the shard of the node is unknown; the last assigned one is used");
                 break;
             }
         }
     }
-    told.take(NodeShard::default())
+    assigned.update(NodeShard::default())
 }
 
 #[cfg(test)]
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_shard_counts_until_the_superlink_says_otherwise() {
-        let told = ToldShard::default();
+    fn the_last_shard_is_used_until_the_superlink_assigns_another() {
+        let assigned = AssignedShard::default();
         let answer = |shard, total| NodeShard { shard, total, pending: false };
-        assert_eq!(told.take(answer(None, None)), None);
-        assert_eq!(told.take(answer(Some(2), Some(5))), Some((2, 5)));
-        assert_eq!(told.take(answer(None, None)), Some((2, 5)), "the SuperLink has forgotten");
-        assert_eq!(told.take(answer(None, Some(5))), None, "there is none for the node");
+        assert_eq!(assigned.update(answer(None, None)), None);
+        assert_eq!(assigned.update(answer(Some(2), Some(5))), Some((2, 5)));
+        assert_eq!(assigned.update(answer(None, None)), Some((2, 5)), "the SuperLink has forgotten it");
+        assert_eq!(assigned.update(answer(None, Some(5))), None, "the node has none");
     }
 }

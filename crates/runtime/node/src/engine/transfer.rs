@@ -1,5 +1,5 @@
-//! Objects between the SuperLink and the object files: several at once, none twice, each in memory only while it is under
-//! way.
+//! Transfers objects between the SuperLink and the object files: several at once, none twice, each in memory only during its
+//! transfer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use trellis_wire::error_reply::ErrorCode;
 use trellis_wire::proto;
 
 use super::Engine;
-use super::carry::{Trouble, ask};
+use super::execution::{StepError, ask};
 use crate::store::{Store, StoreError, objects_of};
 use crate::watch::Direction;
 
-/// An object that was announced and has not come to the SuperLink yet is asked for again after this, longer each time.
-const NOT_HERE_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_NOT_HERE_PAUSE: Duration = Duration::from_secs(10);
+/// The delay before an announced object that is not at the SuperLink yet is pulled again; it grows with each attempt.
+const MISSING_RETRY_DELAY: Duration = Duration::from_millis(200);
+const MAX_MISSING_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-async fn missing(engine: &Engine, tree: &proto::ObjectTree) -> Result<Vec<ObjectId>, Trouble> {
-    let wanted = objects_of(tree).map_err(|_| Trouble::Disk(StoreError::Damaged("a tree of objects without names")))?;
-    let missing = |store: &Store| Ok(wanted.into_iter().filter(|id| !store.objects().has(*id)).collect());
+async fn missing(engine: &Engine, tree: &proto::ObjectTree) -> Result<Vec<ObjectId>, StepError> {
+    let all = objects_of(tree).map_err(|_| StepError::Disk(StoreError::Damaged("an object tree with invalid ids")))?;
+    let missing = |store: &Store| Ok(all.into_iter().filter(|id| !store.objects().has(*id)).collect());
     Ok(engine.disk(missing).await?)
 }
 
-/// Whether all objects of a tree are here.
-pub async fn is_here(engine: &Engine, tree: &proto::ObjectTree) -> Result<bool, Trouble> {
+/// Whether all objects of a tree are stored.
+pub async fn is_complete(engine: &Engine, tree: &proto::ObjectTree) -> Result<bool, StepError> {
     Ok(missing(engine, tree).await?.is_empty())
 }
 
-/// Brings all objects of a tree here that are not here.
-pub async fn fetch(engine: &Arc<Engine>, run: RunId, tree: &proto::ObjectTree) -> Result<(), Trouble> {
+/// Fetches all missing objects of a tree.
+pub async fn fetch(engine: &Arc<Engine>, run: RunId, tree: &proto::ObjectTree) -> Result<(), StepError> {
     let missing = missing(engine, tree).await?;
     let engine = Arc::clone(engine);
     each(missing, engine.config.limits.parallel_objects, move |id| fetch_one(Arc::clone(&engine), run, id)).await
 }
 
-async fn fetch_one(engine: Arc<Engine>, run: RunId, id: ObjectId) -> Result<(), Trouble> {
+async fn fetch_one(engine: Arc<Engine>, run: RunId, id: ObjectId) -> Result<(), StepError> {
     let bytes = match &engine.config.temporary {
         Some(pulled) => pulled.get(id, || pull(&engine, run, id)).await?,
         None => pull(&engine, run, id).await?,
@@ -48,8 +48,8 @@ async fn fetch_one(engine: Arc<Engine>, run: RunId, id: ObjectId) -> Result<(), 
     Ok(())
 }
 
-async fn pull(engine: &Engine, run: RunId, id: ObjectId) -> Result<Bytes, Trouble> {
-    let mut pause = NOT_HERE_PAUSE;
+async fn pull(engine: &Engine, run: RunId, id: ObjectId) -> Result<Bytes, StepError> {
+    let mut pause = MISSING_RETRY_DELAY;
     loop {
         match ask(engine, run, |fleet, node| async move { fleet.pull_object(node, run, id).await }).await? {
             PulledObject::Here(bytes) => {
@@ -57,28 +57,28 @@ async fn pull(engine: &Engine, run: RunId, id: ObjectId) -> Result<Bytes, Troubl
                 return Ok(bytes);
             }
             PulledObject::NotHere => {
-                engine.pause(pause).await.ok_or(Trouble::Stopping)?;
-                pause = (pause * 2).min(LONGEST_NOT_HERE_PAUSE);
+                engine.pause(pause).await.ok_or(StepError::Stopping)?;
+                pause = (pause * 2).min(MAX_MISSING_RETRY_DELAY);
             }
             PulledObject::NotFound => {
-                let reason = format!("The SuperLink does not have the object {id} of the instruction any more.");
-                return Err(Trouble::Failed { code: ErrorCode::Unknown, reason });
+                let reason = format!("The SuperLink no longer has the object {id} of the instruction.");
+                return Err(StepError::Failed { code: ErrorCode::Unknown, reason });
             }
         }
     }
 }
 
-/// How sending went.
+/// The result of sending objects.
 pub enum Sent {
     All,
-    /// An object is not here: lost, or damaged.
+    /// An object is missing or damaged.
     Lost,
-    /// The SuperLink does not take an object: it forgot the announcement.
-    Unwanted,
+    /// The SuperLink refuses an object, because it forgot the announcement.
+    Refused,
 }
 
 /// Sends objects.
-pub async fn send(engine: &Arc<Engine>, run: RunId, objects: Vec<ObjectId>, session: &str) -> Result<Sent, Trouble> {
+pub async fn send(engine: &Arc<Engine>, run: RunId, objects: Vec<ObjectId>, session: &str) -> Result<Sent, StepError> {
     let parallel = engine.config.limits.parallel_objects;
     let (engine, session): (_, Arc<str>) = (Arc::clone(engine), session.into());
     let sending = each(objects, parallel, move |id| {
@@ -88,32 +88,32 @@ pub async fn send(engine: &Arc<Engine>, run: RunId, objects: Vec<ObjectId>, sess
             let Some(bytes) = read.map_err(Stop::from)? else { return Err(Stop::Lost) };
             match send_one(&engine, run, id, bytes, &session).await {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(Stop::Unwanted),
-                Err(trouble) => Err(Stop::Trouble(trouble)),
+                Ok(false) => Err(Stop::Refused),
+                Err(error) => Err(Stop::Error(error)),
             }
         }
     });
     match sending.await {
         Ok(()) => Ok(Sent::All),
         Err(Stop::Lost) => Ok(Sent::Lost),
-        Err(Stop::Unwanted) => Ok(Sent::Unwanted),
-        Err(Stop::Trouble(trouble)) => Err(trouble),
+        Err(Stop::Refused) => Ok(Sent::Refused),
+        Err(Stop::Error(error)) => Err(error),
     }
 }
 
 enum Stop {
     Lost,
-    Unwanted,
-    Trouble(Trouble),
+    Refused,
+    Error(StepError),
 }
 
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Stop {
-        Stop::Trouble(error.into())
+        Stop::Error(error.into())
     }
 }
 
-async fn send_one(engine: &Engine, run: RunId, id: ObjectId, bytes: Bytes, session: &str) -> Result<bool, Trouble> {
+async fn send_one(engine: &Engine, run: RunId, id: ObjectId, bytes: Bytes, session: &str) -> Result<bool, StepError> {
     let stored = ask(engine, run, |fleet, node| {
         let (bytes, session) = (bytes.clone(), session.to_owned());
         async move { fleet.push_object(node, run, id, bytes, &session).await }
@@ -123,7 +123,7 @@ async fn send_one(engine: &Engine, run: RunId, id: ObjectId, bytes: Bytes, sessi
     Ok(stored)
 }
 
-/// Does something with each object, some at once; ends with the first that fails.
+/// Runs a task per object, several at once; returns the first error.
 async fn each<E: Send + 'static, F>(
     objects: Vec<ObjectId>,
     parallel: usize,

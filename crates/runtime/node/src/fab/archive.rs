@@ -1,7 +1,7 @@
-//! The zip inside a FAB: which files it holds, and how they get to the disk.
+//! Unpacks the zip archive of a FAB.
 //!
-//! Every name is checked before anything is written, and bytes are counted while they are: what the archive says about its own
-//! sizes is believed by nobody.
+//! Every name is checked before anything is written, and bytes are counted while they are written: the sizes in the archive are
+//! not trusted.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,30 +13,29 @@ use trellis_wire::fab::{BadFab, MAX_ENTRIES};
 use zip::ZipArchive;
 
 use super::FabError;
-use super::shelf::RESERVED;
+use super::app_directory::RESERVED;
 
 const MAX_DEPTH: usize = 32;
 const MAX_PATH_BYTES: usize = 1024;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_CONTENT_LIST_BYTES: usize = 4 << 20;
 
-/// What `flwr build` adds: read here, not installed.
+/// Added by `flwr build`; read, but not installed.
 const INFO_DIRECTORY: &str = ".info";
 const CONTENT_LIST: &str = ".info/CONTENT";
 
-/// Bits of a Unix mode that say what kind of thing it is.
+/// The bits of a Unix mode for the file type.
 const KIND_MASK: u32 = 0o170_000;
 const KIND_FILE: u32 = 0o100_000;
 const KIND_DIRECTORY: u32 = 0o040_000;
 
 type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
-fn bad(why: String) -> FabError {
-    FabError::Bad(BadFab(why))
+fn bad(reason: String) -> FabError {
+    FabError::Bad(BadFab(reason))
 }
 
-/// Writes the app's files into an empty directory, at most `max_bytes` of them, and checks them against the list that the
-/// bundle carries.
+/// Writes the app's files into an empty directory, at most `max_bytes`, and compares them with the content list of the bundle.
 pub fn unpack(content: &[u8], directory: &Path, max_bytes: u64) -> Result<(), FabError> {
     let mut zip = ZipArchive::new(Cursor::new(content)).map_err(|error| bad(format!("not a zip ({error})")))?;
     let names = names(&mut zip)?;
@@ -58,18 +57,17 @@ pub fn unpack(content: &[u8], directory: &Path, max_bytes: u64) -> Result<(), Fa
     compare(&list.ok_or_else(|| bad(format!("it has no {CONTENT_LIST}")))?, &hashes)
 }
 
-/// Names of all entries, in order: relative, distinct also where upper and lower case are one, and of plain files and
-/// directories only.
+/// The names of all entries in order. They must be relative, distinct (ignoring case), and of regular files or directories.
 fn names(zip: &mut Zip<'_>) -> Result<Vec<String>, FabError> {
     if zip.len() > MAX_ENTRIES {
-        return Err(bad(format!("it holds {} files, and {MAX_ENTRIES} are allowed", zip.len())));
+        return Err(bad(format!("it has {} files; the limit is {MAX_ENTRIES}", zip.len())));
     }
-    // Entries that share a name or bytes, and headers that contradict the directory, mean different apps to different readers.
-    zip.validate_header_consistency().map_err(|error| bad(format!("its zip is not sound ({error})")))?;
+    // Readers interpret entries with equal names or shared bytes, and contradicting headers, in different ways.
+    zip.validate_header_consistency().map_err(|error| bad(format!("its zip archive is invalid ({error})")))?;
     let mut tree = Tree::new();
     let mut names = Vec::with_capacity(zip.len());
     for index in 0..zip.len() {
-        let entry = zip.by_index_data(index).map_err(|error| bad(format!("its zip is not sound ({error})")))?;
+        let entry = zip.by_index_data(index).map_err(|error| bad(format!("its zip archive is invalid ({error})")))?;
         let name = str::from_utf8(entry.name_raw()).map_err(|_| bad("the name of a file is not UTF-8".into()))?;
         check_kind(name, entry.external_attributes() >> 16, entry.encrypted())?;
         tree.claim(name)?;
@@ -81,7 +79,7 @@ fn names(zip: &mut Zip<'_>) -> Result<Vec<String>, FabError> {
 fn check_kind(name: &str, mode: u32, encrypted: bool) -> Result<(), FabError> {
     let expected = if name.ends_with('/') { KIND_DIRECTORY } else { KIND_FILE };
     if mode & KIND_MASK != 0 && mode & KIND_MASK != expected {
-        return Err(bad(format!("{name:?} is neither a plain file nor a directory")));
+        return Err(bad(format!("{name:?} is neither a regular file nor a directory")));
     }
     if encrypted {
         return Err(bad(format!("{name:?} is encrypted")));
@@ -95,16 +93,16 @@ enum Kind {
     Directory,
 }
 
-/// The names that are taken, in lower case, with their spelling.
+/// The used names in lower case, with their original case.
 struct Tree(BTreeMap<String, (String, Kind)>);
 
 impl Tree {
     fn new() -> Tree {
-        // What the node adds to an app is not the app's to bring.
+        // Names that the node itself adds to an app.
         Tree(RESERVED.map(|name| (name.to_lowercase(), (name.to_owned(), Kind::File))).into())
     }
 
-    /// Takes a name and those of the directories above it.
+    /// Claims a name and those of its parent directories.
     fn claim(&mut self, name: &str) -> Result<(), FabError> {
         let (path, kind) = name.strip_suffix('/').map_or((name, Kind::File), |path| (path, Kind::Directory));
         check_path(path)?;
@@ -113,7 +111,7 @@ impl Tree {
         }
         self.take(path, kind)?;
         if self.0.len() > MAX_ENTRIES + RESERVED.len() {
-            return Err(bad(format!("it holds more than {MAX_ENTRIES} files and directories")));
+            return Err(bad(format!("it has more than {MAX_ENTRIES} files and directories")));
         }
         Ok(())
     }
@@ -131,18 +129,18 @@ impl Tree {
 
 fn check_path(path: &str) -> Result<(), FabError> {
     let shown: String = path.chars().take(100).collect();
-    let problem = if path.len() > MAX_PATH_BYTES || path.split('/').any(|part| part.len() > MAX_NAME_BYTES) {
+    let error = if path.len() > MAX_PATH_BYTES || path.split('/').any(|part| part.len() > MAX_NAME_BYTES) {
         "is too long"
     } else if path.split('/').count() > MAX_DEPTH {
-        "lies too deep"
+        "is nested too deeply"
     } else if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
         "is not a path below the app's directory"
     } else if path.contains(|c: char| c.is_control() || matches!(c, '\\' | ':')) {
-        "has characters that no file of an app may have in its name"
+        "has characters that file names of apps must not have"
     } else {
         return Ok(());
     };
-    Err(bad(format!("the name {shown:?} {problem}")))
+    Err(bad(format!("the name {shown:?} {error}")))
 }
 
 struct Budget {
@@ -152,7 +150,7 @@ struct Budget {
 
 impl Budget {
     fn take(&mut self, bytes: usize) -> Result<(), FabError> {
-        let too_large = || bad(format!("unpacked it is larger than the {} bytes allowed", self.limit));
+        let too_large = || bad(format!("its unpacked size exceeds the limit of {} bytes", self.limit));
         self.left = self.left.checked_sub(bytes as u64).ok_or_else(too_large)?;
         Ok(())
     }
@@ -160,7 +158,7 @@ impl Budget {
 
 /// Writes one file; returns its SHA-256.
 fn write(zip: &mut Zip<'_>, index: usize, name: &str, target: &Path, budget: &mut Budget) -> Result<String, FabError> {
-    let parent = target.parent().expect("a file lies in a directory");
+    let parent = target.parent().expect("a file has a parent directory");
     fs::create_dir_all(parent).map_err(FabError::disk(parent))?;
     let mut entry = zip.by_index(index).map_err(|error| bad(format!("{name:?} cannot be read ({error})")))?;
     let mut file = File::create_new(target).map_err(FabError::disk(target))?;
@@ -190,7 +188,7 @@ fn content_list(zip: &mut Zip<'_>, index: usize) -> Result<String, FabError> {
     Ok(text)
 }
 
-/// Each line of the list is `path,sha256,bits`. As in Flower, files that are not listed are no fault: bundles of 1.25 do not
+/// Compares with the list, whose lines are `path,sha256,bits`. As in Flower, unlisted files are allowed: bundles of 1.25 do not
 /// list their `pyproject.toml`.
 fn compare(list: &str, hashes: &BTreeMap<String, String>) -> Result<(), FabError> {
     for line in list.trim().split('\n') {
@@ -199,7 +197,7 @@ fn compare(list: &str, hashes: &BTreeMap<String, String>) -> Result<(), FabError
             return Err(bad(format!("{CONTENT_LIST} has a line that is not `path,sha256,bits`")));
         };
         if hashes.get(path).is_none_or(|found| found != hash) {
-            return Err(bad(format!("{path:?} is not what {CONTENT_LIST} says")));
+            return Err(bad(format!("{path:?} does not match {CONTENT_LIST}")));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What an app's `pyproject.toml` says to a node: which app it is, where its ClientApp is, how it is configured.
+//! The parts of an app's `pyproject.toml` that a node needs: its metadata, its ClientApp and its configuration.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ pub struct Project {
 
 pub fn read(project: &Table) -> Result<Project, BadFab> {
     let metadata = fab::metadata(project)?;
-    // Flower takes no app that lacks one of the two, although a node needs just one.
+    // Flower requires both, although a node needs only the ClientApp.
     component(project, "serverapp")?;
     let client_app = component(project, "clientapp")?;
     Ok(Project { metadata, client_app, config: fab::config(project)? })
 }
 
-/// A reference `module:attribute`, where either may be a path with dots.
+/// A reference `module:attribute`; both may be dotted names.
 fn component(project: &Table, name: &str) -> Result<String, BadFab> {
     let Some(value) = fab::find(project, &format!("{COMPONENTS}.{name}")) else {
         return Err(BadFab(format!("pyproject.toml lacks {COMPONENTS}.{name}")));
@@ -38,7 +38,7 @@ fn component(project: &Table, name: &str) -> Result<String, BadFab> {
     }
 }
 
-/// Names of Python joined by dots. Python allows letters of all languages, and so does this.
+/// Dotted Python identifiers, which may contain letters of all languages.
 fn is_dotted(text: &str) -> bool {
     text.split('.').all(|name| {
         !name.is_empty()
@@ -47,8 +47,8 @@ fn is_dotted(text: &str) -> bool {
     })
 }
 
-/// The configuration of one run: the app's own, with the overrides of the run in place. As in Flower, an override may change
-/// the type of a value, and may not add a key.
+/// The configuration of a run: the app's own, with the overrides of the run. As in Flower, an override may change the type of a
+/// value, but not add a key.
 pub fn run_config(
     defaults: &DefaultConfig,
     overrides: &BTreeMap<String, proto::Scalar>,
@@ -59,7 +59,7 @@ pub fn run_config(
             return Err(FabError::Config(format!("the override of {key:?} has no value")));
         }
         let Some(place) = config.get_mut(key) else {
-            return Err(FabError::Config(format!("{key:?} is overridden, and [{CONFIG}] has no such key")));
+            return Err(FabError::Config(format!("{key:?} is overridden, but [{CONFIG}] has no such key")));
         };
         *place = value.clone();
     }
@@ -76,7 +76,7 @@ mod tests {
     const PARTS: &str = "[tool.flwr.app.components]\nserverapp='a.s:app'\nclientapp='a.c:made.app'\n";
 
     fn parsed(text: &str) -> Result<Project, BadFab> {
-        read(&text.parse().expect("the test's own TOML is sound"))
+        read(&text.parse().expect("the TOML of the test is valid"))
     }
 
     fn scalar(scalar: Scalar) -> proto::Scalar {
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_comes_along() {
+    fn the_configuration_is_read() {
         let project = parsed(&format!("{HEAD}{PARTS}[tool.flwr.app.config]\nt.u=2\n")).unwrap();
         assert_eq!(project.client_app, "a.c:made.app");
         assert_eq!(project.config, [("t.u".to_owned(), scalar(Scalar::Sint64(2)))].into());
     }
 
     #[test]
-    fn what_flower_refuses_is_refused() {
+    fn apps_that_flower_refuses_are_refused() {
         let cases = [
             (format!("{HEAD}[tool.flwr.app.components]\nclientapp='a:b'"), "lacks tool.flwr.app.components.serverapp"),
             (format!("{HEAD}[tool.flwr.app.components]\nserverapp='a:b'"), "lacks tool.flwr.app.components.clientapp"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn overrides_replace_and_never_add() {
+    fn overrides_replace_and_never_add_keys() {
         let defaults = BTreeMap::from([
             ("rounds".to_owned(), scalar(Scalar::Sint64(3))),
             ("model.layers".to_owned(), scalar(Scalar::Sint64(2))),

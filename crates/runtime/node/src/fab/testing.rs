@@ -1,4 +1,4 @@
-//! FABs for tests, sound and evil. Zips are put together here byte by byte, since no good library writes a bad one.
+//! Valid and malicious FABs for tests. Zips are written byte by byte, because libraries refuse to write invalid ones.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub const PYPROJECT: &str = "[project]\nname='app'\nversion='1.2'\n[tool.flwr.ap
 pub struct Entry {
     pub name: Vec<u8>,
     pub content: Vec<u8>,
-    /// Unix mode; 0: none given, as in FABs that Flower builds.
+    /// A Unix mode; 0 for none, as in FABs that Flower builds.
     pub mode: u32,
     pub flags: u16,
 }
@@ -22,7 +22,7 @@ pub fn entry(name: &str, content: &str) -> Entry {
     Entry { name: name.into(), content: content.into(), mode: 0, flags: 0 }
 }
 
-/// A zip of these entries, in this order, with nothing checked.
+/// An unchecked zip of these entries in this order.
 pub fn zip(entries: &[Entry]) -> Vec<u8> {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -42,12 +42,12 @@ pub fn zip(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// What both headers of an entry have: from the version needed to the length of the extra field.
+/// The common fields of both headers of an entry: from the required version to the length of the extra field.
 fn header(entry: &Entry) -> Vec<u8> {
     let size = (entry.content.len() as u32).to_le_bytes();
     let mut header = vec![20, 0];
     header.extend(entry.flags.to_le_bytes());
-    // Stored, at 0:00 on 2024-10-01.
+    // Stored, 2024-10-01 0:00.
     header.extend([0, 0, 0, 0, 0x41, 0x59]);
     header.extend(crc32(&entry.content).to_le_bytes());
     header.extend([size, size].concat());
@@ -62,7 +62,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The entries of a sound app, these files beside its `pyproject.toml`, and the list of contents.
+/// The entries of a valid app with these files, `pyproject.toml` and the content list.
 pub fn app(files: &[Entry]) -> Vec<Entry> {
     let mut entries = vec![entry("pyproject.toml", PYPROJECT)];
     entries.extend_from_slice(files);

@@ -1,4 +1,4 @@
-//! Signatures on FABs: who reviewed an app and vouches for it. Keys are Ed25519, as OpenSSH writes them.
+//! Signatures of FABs by trusted entities. Keys are Ed25519 in OpenSSH format.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use super::FabError;
 const ALGORITHM: &str = "ssh-ed25519";
 const KEY_BYTES: usize = 32;
 
-/// A trusted entity must have signed the FAB, if the node has trusted entities.
+/// If the node has trusted entities, one of them must have signed the FAB.
 ///
-/// A FAB of a SuperLink without signatures is refused too, as by Flower 1.42; Flower 1.25 runs it with a warning.
+/// If the SuperLink serves no signatures, the FAB is refused, as in Flower 1.42; Flower 1.25 only logs a warning.
 pub fn verify(fab: &proto::Fab, trusted: &BTreeMap<String, String>) -> Result<(), FabError> {
     if trusted.is_empty() {
         return Ok(());
@@ -38,29 +38,31 @@ pub fn verify(fab: &proto::Fab, trusted: &BTreeMap<String, String>) -> Result<()
         return unverified(format!("no trusted entity signed it ({}); see `trellis app sign`", names.join(", ")));
     }
     let names = invalid.join(", ");
-    unverified(format!("the signature of {names} does not match: the app was changed later, or the key is another one"))
+    unverified(format!(
+        "the signature of {names} does not match: the app was changed after signing, or the key differs"
+    ))
 }
 
-/// The key in a line `ssh-ed25519 AAAA... [comment]`; or what is wrong with the line.
+/// The key of a line `ssh-ed25519 AAAA... [comment]`, or why the line is invalid.
 pub fn ed25519_key(line: &str) -> Result<[u8; KEY_BYTES], String> {
     let mut words = line.split_whitespace();
     let algorithm = words.next().unwrap_or_default();
     if algorithm != ALGORITHM {
-        return Err(format!("the key is of type {algorithm:?}, and must be {ALGORITHM:?}"));
+        return Err(format!("the key is of type {algorithm:?}; {ALGORITHM:?} is required"));
     }
     let blob = STANDARD.decode(words.next().unwrap_or_default()).map_err(|_| "the key is not base64".to_owned())?;
-    // Two strings, each behind its length: the algorithm again, and the key.
+    // Two length-prefixed strings: the algorithm again, and the key.
     let head =
         [&(ALGORITHM.len() as u32).to_be_bytes(), ALGORITHM.as_bytes(), &(KEY_BYTES as u32).to_be_bytes()].concat();
     let key = blob.strip_prefix(head.as_slice()).and_then(|key| key.try_into().ok());
-    key.ok_or_else(|| format!("what stands behind {ALGORITHM:?} is not a key of that type"))
+    key.ok_or_else(|| format!("the data after {ALGORITHM:?} is not a key of that type"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Made by Flower 1.42 itself, over the bundle beside, with a key of the bytes 0 to 31.
+    // Made by Flower 1.42 for the bundle, with a key of the bytes 0 to 31.
     const FAB: &[u8] = include_bytes!("../../testdata/tiny-1.42.fab");
     const SIGNER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4 someone";
     const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHm1Vi6P5lT5QHixEuipi6eQH4U65pW+1+DjkQutBJZk";
@@ -71,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_trusted_key_signed_is_verified() {
+    fn only_apps_signed_by_a_trusted_key_are_verified() {
         let later = &SIGNED.replace("1760000000", "1760000001");
         let padded = &SIGNED.replace("N7CQ", "N7CQ==");
         let licence = (VALID_LICENSE, "Valid");
         let none: &[(&str, &str)] = &[];
         type Pairs<'a> = &'a [(&'a str, &'a str)];
         let cases: [(Pairs, Pairs, bool, &str); 11] = [
-            (none, none, true, "nobody is named: everything is carried out"),
+            (none, none, true, "without trusted entities everything is executed"),
             (none, &[("a", SIGNER)], false, "no signature"),
             (&[licence, ("a", SIGNED)], &[("a", SIGNER)], true, "signed"),
             (&[licence, ("a", padded)], &[("a", SIGNER)], true, "signed, with padding"),
@@ -88,8 +90,8 @@ mod tests {
                 true,
                 "one of two is enough",
             ),
-            (&[("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink says nothing"),
-            (&[(VALID_LICENSE, ""), ("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink says nothing"),
+            (&[("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink serves no signatures"),
+            (&[(VALID_LICENSE, ""), ("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink serves no signatures"),
             (&[licence, ("a", SIGNED)], &[("a", OTHER)], false, "another key of that name"),
             (&[licence, ("b", SIGNED)], &[("a", SIGNER)], false, "the same key under another name"),
             (&[licence, ("a", later)], &[("a", SIGNER)], false, "another time was signed"),
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_none() {
+    fn invalid_keys_are_refused() {
         let odd = [
             "",
             "ssh-rsa AAAA",

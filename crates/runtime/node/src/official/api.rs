@@ -1,5 +1,5 @@
-//! The calls of apps and of whoever starts them, in both dialects: up to 1.29 a message brings the token (ClientAppIo), from
-//! 1.30 a header does, and a job is a task (ClientAppIo to 1.33, Runtime from 1.34, HTTP from 1.35).
+//! The calls of apps and of SuperExecs in both dialects: up to 1.29 the token is in the message (ClientAppIo), from 1.30 in a
+//! header, and a job is a task (ClientAppIo to 1.33, Runtime from 1.34, HTTP from 1.35).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,49 +13,49 @@ use trellis_wire::object::object_id;
 use trellis_wire::proto::*;
 
 use super::assignment::{Delivery, objects_of};
-use super::board::Board;
 use super::caller::Caller;
+use super::job_queue::JobQueue;
 use crate::app::{InstalledApp, Job};
 
-/// What a job is called as a task.
+/// The type of a job as a task.
 const CLIENT_APP: &str = "flwr-clientapp";
-/// How long a question for jobs is held open. SuperExecs over gRPC wait for ever, over HTTP 30 s.
+/// The maximum duration of a long poll for jobs. SuperExecs wait forever over gRPC, and 30 s over HTTP.
 const HOLD: Duration = Duration::from_secs(20);
 
-// ---- those who start apps ----
+// ---- calls of SuperExecs ----
 
-/// Held until a job waits to be taken, or the hold is over.
-pub async fn list_apps_to_launch(board: &Board, _: ListAppsToLaunchRequest) -> ListAppsToLaunchResponse {
-    let mut run_ids: Vec<u64> = board.waiting(HOLD).await.iter().map(|(_, job)| job.metadata().run_id).collect();
+/// A long poll: answers when a job is available, or with an empty list.
+pub async fn list_apps_to_launch(queue: &JobQueue, _: ListAppsToLaunchRequest) -> ListAppsToLaunchResponse {
+    let mut run_ids: Vec<u64> = queue.waiting(HOLD).await.iter().map(|(_, job)| job.metadata().run_id).collect();
     run_ids.dedup();
     ListAppsToLaunchResponse { run_ids }
 }
 
-/// An empty token: somebody else has the job.
-pub async fn request_token(board: &Board, request: RequestTokenRequest) -> RequestTokenResponse {
-    RequestTokenResponse { token: board.take_run(request.run_id).unwrap_or_default() }
+/// An empty token: the job was taken.
+pub async fn request_token(queue: &JobQueue, request: RequestTokenRequest) -> RequestTokenResponse {
+    RequestTokenResponse { token: queue.take_run(request.run_id).unwrap_or_default() }
 }
 
-pub async fn get_run(board: &Board, request: GetRunRequest) -> GetRunResponse {
-    GetRunResponse { run: board.job(request.run_id).map(|job| job.run.clone()) }
+pub async fn get_run(queue: &JobQueue, request: GetRunRequest) -> GetRunResponse {
+    GetRunResponse { run: queue.job(request.run_id).map(|job| job.run.clone()) }
 }
 
-/// Held as [`list_apps_to_launch`]; the same jobs, as tasks.
-pub async fn pull_pending_tasks(board: &Board, _: PullPendingTasksRequest) -> PullPendingTasksResponse {
+/// Like [`list_apps_to_launch`], with jobs as tasks.
+pub async fn pull_pending_tasks(queue: &JobQueue, _: PullPendingTasksRequest) -> PullPendingTasksResponse {
     PullPendingTasksResponse {
-        tasks: board.waiting(HOLD).await.iter().map(|(task, job)| as_task(*task, job)).collect(),
+        tasks: queue.waiting(HOLD).await.iter().map(|(task, job)| as_task(*task, job)).collect(),
     }
 }
 
-pub async fn claim_task(board: &Board, request: ClaimTaskRequest) -> ClaimTaskResponse {
-    ClaimTaskResponse { token: board.take(request.task_id) }
+pub async fn claim_task(queue: &JobQueue, request: ClaimTaskRequest) -> ClaimTaskResponse {
+    ClaimTaskResponse { token: queue.take(request.task_id) }
 }
 
-/// Finds and takes in one step.
-pub async fn acquire_task(board: &Board, request: AcquireTaskRequest) -> AcquireTaskResponse {
+/// Finds and takes a job in one call.
+pub async fn acquire_task(queue: &JobQueue, request: AcquireTaskRequest) -> AcquireTaskResponse {
     if request.supported_task_types.iter().any(|supported| supported == CLIENT_APP) {
-        for (task, job) in board.waiting(HOLD).await {
-            if let Some(token) = board.take(task) {
+        for (task, job) in queue.waiting(HOLD).await {
+            if let Some(token) = queue.take(task) {
                 return AcquireTaskResponse { task: Some(as_task(task, &job)), token };
             }
         }
@@ -74,7 +74,7 @@ fn as_task(task_id: u64, job: &Job) -> Task {
     }
 }
 
-// ---- apps ----
+// ---- calls of apps ----
 
 pub async fn pull_app_inputs(caller: Caller, mut body: MessageReader) -> Result<Answer, Refusal> {
     let request: PullAppInputsRequest = body.message().await?;
@@ -105,15 +105,15 @@ async fn begin(caller: &Caller, task: u64, is_named: bool) -> Result<(Arc<Job>, 
         assignment.begin(is_named, now);
         Arc::clone(&assignment.job)
     })?;
-    // Over gRPC an app works over one connection, so the end of that says something. HTTP clients close what they do not use.
+    // A gRPC app uses one connection, so its end is significant. HTTP clients close idle connections.
     if caller.transport == Transport::Grpc {
-        let (server, closed) = (Arc::clone(&caller.server), caller.line.closed());
+        let (server, closed) = (Arc::clone(&caller.server), caller.connection.closed());
         tokio::spawn(async move {
             closed.await;
-            server.board.with(task, |assignment, now| assignment.hang_up(now));
+            server.queue.with(task, |assignment, now| assignment.hang_up(now));
         });
     }
-    let app = job.app.clone().ok_or_else(|| Refusal::new(Kind::NotFound, "this run has no app to be unpacked"))?;
+    let app = job.app.clone().ok_or_else(|| Refusal::new(Kind::NotFound, "this run has no app to unpack"))?;
     match bundle(app).await {
         Ok(fab) => Ok((job, fab)),
         Err(what) => {
@@ -124,7 +124,7 @@ async fn begin(caller: &Caller, task: u64, is_named: bool) -> Result<(Arc<Job>, 
     }
 }
 
-/// The bundle of an app as its process wants it, or what is wrong with it.
+/// The bundle of an app as its process expects it, or an error.
 async fn bundle(app: InstalledApp) -> Result<Fab, String> {
     let read = tokio::task::spawn_blocking(move || {
         let content = std::fs::read(&app.bundle)
@@ -138,7 +138,7 @@ async fn bundle(app: InstalledApp) -> Result<Fab, String> {
     read.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// A token that is not good is told so without an error, as apps of this dialect expect it.
+/// An invalid token is reported in the response, not as an error, as apps of this dialect expect it.
 pub async fn send_app_heartbeat(caller: Caller, mut body: MessageReader) -> Result<Answer, Refusal> {
     let request: SendAppHeartbeatRequest = body.message().await?;
     let success = caller.task(&request.token).and_then(|task| heartbeat(&caller, task)).is_ok();
@@ -155,7 +155,7 @@ fn heartbeat(caller: &Caller, task: u64) -> Result<(), Refusal> {
     caller.with(task, |assignment, now| assignment.heartbeat(now))
 }
 
-/// The one message there is.
+/// Returns the only message of the job.
 pub async fn pull_messages(caller: Caller, mut body: MessageReader) -> Result<Answer, Refusal> {
     let request: PullAppMessagesRequest = body.message().await?;
     let task = caller.task(&request.token)?;
@@ -163,17 +163,17 @@ pub async fn pull_messages(caller: Caller, mut body: MessageReader) -> Result<An
     Ok(Answer::message(&PullAppMessagesResponse { messages_list: vec![message], message_object_trees: vec![tree] }))
 }
 
-/// What the app confirms stays until its job is done: then it is tidied up, whatever was confirmed.
+/// Confirmed objects remain until the job is done, which removes all.
 pub async fn confirm_message_received(caller: Caller, mut body: MessageReader) -> Result<Answer, Refusal> {
     let request: ConfirmMessageReceivedRequest = body.message().await?;
     if caller.tasks(request.run_id)?.is_empty() {
-        return Err(Refusal::new(Kind::Denied, "no app of this run is at work"));
+        return Err(Refusal::new(Kind::Denied, "no app of this run is active"));
     }
     Ok(Answer::message(&ConfirmMessageReceivedResponse {}))
 }
 
 pub async fn push_messages(caller: Caller, mut body: MessageReader) -> Result<Answer, Refusal> {
-    // Field 3 is the run's number in one dialect and the first tree in the other.
+    // Field 3 is the run id in one dialect and the first tree in the other.
     let (token, mut messages, mut trees) = if caller.is_task() {
         let request: PushTaskMessagesRequest = body.message().await?;
         (String::new(), request.messages_list, request.message_object_trees)
@@ -190,16 +190,16 @@ pub async fn push_messages(caller: Caller, mut body: MessageReader) -> Result<An
     let message_id = message.metadata.as_ref().map(|metadata| metadata.message_id.clone()).unwrap_or_default();
     let objects_to_push = missing.iter().map(ToString::to_string).collect();
     caller.with(task, |assignment, now| assignment.announce(message, tree, missing, now))??;
-    // From 1.33 objects are pushed in a session that the announcement opened. Here that is only a name.
+    // From 1.33 objects are pushed in a session that the announcement opens. Here a session is only a name.
     let session_id = message_id.chars().take(32).collect();
     Ok(Answer::message(&PushAppMessagesResponse { message_ids: vec![message_id], objects_to_push, session_id }))
 }
 
-/// The objects of a tree that are not here.
+/// The missing objects of a tree.
 async fn missing(caller: &Caller, tree: &ObjectTree) -> Result<HashSet<ObjectId>, Refusal> {
     let (wanted, objects) = (objects_of(tree), caller.server.objects.clone());
     let look = tokio::task::spawn_blocking(move || wanted.into_iter().filter(|id| !objects.has(*id)).collect());
-    look.await.map_err(|error| Refusal::transient("The SuperNode cannot look at its objects right now.", error))
+    look.await.map_err(|error| Refusal::transient("The SuperNode cannot read its objects at the moment.", error))
 }
 
 pub async fn push_app_outputs(caller: Caller, mut body: MessageReader) -> Result<Answer, Refusal> {
@@ -209,7 +209,7 @@ pub async fn push_app_outputs(caller: Caller, mut body: MessageReader) -> Result
     Ok(Answer::message(&PushAppOutputsResponse {}))
 }
 
-/// The context and the outcome in one. An app that failed has sent a reply that says so, if it could.
+/// The context and the outcome in one call. A failed app has pushed an error reply, if it could.
 pub async fn push_task_output(caller: Caller, mut body: MessageReader) -> Result<Answer, Refusal> {
     let request: PushTaskOutputRequest = body.message().await?;
     let task = caller.task("")?;

@@ -1,5 +1,5 @@
-//! One job in the hands of an app, step by step: waiting, taken with a token, at work, delivered. Time is an argument; calls,
-//! processes and files are not known here.
+//! The state of a job while an app processes it: waiting, taken with a token, running, delivered. Time is an argument; this module
+//! knows nothing of calls, processes and files.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,41 +13,41 @@ use trellis_wire::proto;
 
 use crate::app::{Job, Reply};
 
-/// A job that was taken and never begun is offered again so often, all in all; then something is wrong with whoever takes it.
+/// How often a job is offered if it is taken without being started; after that the failure is permanent.
 const MAX_OFFERS: u32 = 3;
 
-/// SHA-256 of a token; the token itself is known to its app alone.
+/// The SHA-256 of a token. Only the app has the token itself.
 pub type TokenHash = [u8; 32];
 
-/// What the app delivered.
+/// The result of an app.
 #[derive(Debug)]
 pub enum Delivery {
     Reply(Box<Reply>),
-    /// It ended its work without a whole reply.
+    /// The app ended without a complete reply.
     Nothing {
-        why: String,
+        reason: String,
     },
-    /// Something that it asked for is damaged here.
+    /// An object that the app requested is damaged.
     Damaged {
         what: String,
     },
 }
 
-/// What silence has come to.
+/// The result of a missed deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lapse {
-    /// It was heard in time after all.
+    /// The app was heard of in time.
     Alive,
-    /// The app never began: somebody else may take the job.
+    /// The app never started: the job is available again.
     OfferedAgain,
     Dead,
 }
 
-/// Whether the bytes of an object are to be taken.
+/// Whether the bytes of an object are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    Wanted,
-    /// They are here already.
+pub enum Need {
+    Needed,
+    /// The object is stored already.
     Known,
     Unannounced,
 }
@@ -55,25 +55,25 @@ pub enum Wish {
 pub struct Assignment {
     pub task: u64,
     pub job: Arc<Job>,
-    /// What the instruction consists of.
+    /// The objects of the instruction.
     instruction: HashSet<ObjectId>,
     token: Option<Token>,
     offers: u32,
-    /// Until when the app must be heard of; `None`: nobody waits for a sign of life.
+    /// The deadline for a sign of life; `None`: none is expected.
     deadline: watch::Sender<Option<Seconds>>,
     /// When the app took the message.
     began_at: Option<Seconds>,
     announced: Option<Announced>,
-    /// `None`: it has been delivered.
+    /// `None`: delivered.
     delivery: Option<oneshot::Sender<Delivery>>,
 }
 
 struct Token {
     hash: TokenHash,
     state: State,
-    /// The app shows no token with calls for objects: it speaks a dialect that has none there.
+    /// The dialect of the app has no token in calls for objects.
     is_named: bool,
-    /// Its process is watched, so that it need not be heard of before it begins.
+    /// The node watches the process, so no sign of life is expected before the app starts.
     is_watched: bool,
 }
 
@@ -85,7 +85,7 @@ struct Announced {
     runtime_s: f64,
 }
 
-/// What comes out of an assignment: the delivery, and the deadline as it moves.
+/// The delivery of an assignment, and its current deadline.
 pub struct Outlet {
     pub delivery: oneshot::Receiver<Delivery>,
     pub deadline: watch::Receiver<Option<Seconds>>,
@@ -121,7 +121,7 @@ impl Assignment {
         self.token.as_ref().is_some_and(|token| token.hash == *hash)
     }
 
-    /// Whether an app that shows no token may call for it.
+    /// Whether an app without a token may make calls for it.
     pub fn is_named(&self) -> bool {
         self.delivery.is_some() && self.token.as_ref().is_some_and(|token| token.is_named)
     }
@@ -154,12 +154,12 @@ impl Assignment {
         self.step(Event::Heartbeat, now);
     }
 
-    /// The connection that the app works over was closed.
+    /// The connection of the app was closed.
     pub fn hang_up(&mut self, now: Seconds) {
         self.step(Event::Hangup, now);
     }
 
-    /// The app asks for its inputs.
+    /// The app requests its inputs.
     pub fn begin(&mut self, is_named: bool, now: Seconds) {
         self.step(Event::PullInputs, now);
         if let Some(token) = &mut self.token {
@@ -167,7 +167,7 @@ impl Assignment {
         }
     }
 
-    /// The deadline has passed, or so it seemed.
+    /// The deadline has passed; verifies it.
     pub fn lapse(&mut self, now: Seconds) -> Lapse {
         let Some(token) = self.token.as_ref().filter(|token| token.state.has_expired(now)) else { return Lapse::Alive };
         if matches!(token.state, State::Issued { .. }) && self.offers < MAX_OFFERS {
@@ -178,18 +178,18 @@ impl Assignment {
         Lapse::Dead
     }
 
-    /// The message, for the app. From now on it works.
+    /// The message for the app, which is running from now on.
     pub fn message(&mut self, now: Seconds) -> (proto::Message, proto::ObjectTree) {
         self.began_at.get_or_insert(now);
         (self.job.instruction.clone(), self.job.tree.clone())
     }
 
-    /// Whether the app may have an object.
+    /// Whether the app may read an object.
     pub fn needs(&self, id: ObjectId) -> bool {
         self.instruction.contains(&id)
     }
 
-    /// The app announces its reply; `missing` are the objects below it that are not here.
+    /// The app announces its reply; `missing` are its objects that are not stored.
     pub fn announce(
         &mut self,
         message: proto::Message,
@@ -204,11 +204,11 @@ impl Assignment {
         Ok(())
     }
 
-    pub fn wish(&self, id: ObjectId) -> Wish {
+    pub fn need(&self, id: ObjectId) -> Need {
         match &self.announced {
-            Some(reply) if reply.missing.contains(&id) => Wish::Wanted,
-            Some(reply) if reply.objects.contains(&id) => Wish::Known,
-            _ => Wish::Unannounced,
+            Some(reply) if reply.missing.contains(&id) => Need::Needed,
+            Some(reply) if reply.objects.contains(&id) => Need::Known,
+            _ => Need::Unannounced,
         }
     }
 
@@ -218,7 +218,7 @@ impl Assignment {
         }
     }
 
-    /// The app's last word. Said again, it changes nothing.
+    /// The app has finished. Idempotent.
     pub fn finish(&mut self, context: Option<proto::Context>, details: &str, now: Seconds) {
         self.step(Event::PushOutputs, now);
         let delivery = match self.announced.take() {
@@ -229,22 +229,22 @@ impl Assignment {
                 runtime_s: reply.runtime_s,
             })),
             Some(reply) => Delivery::Nothing {
-                why: format!("The reply is incomplete: {} of its objects were not sent.", reply.missing.len()),
+                reason: format!("The reply is incomplete: {} of its objects were not sent.", reply.missing.len()),
             },
-            None if details.is_empty() => Delivery::Nothing { why: "The ClientApp sent no reply.".to_owned() },
-            None => Delivery::Nothing { why: format!("The ClientApp sent no reply: {details}") },
+            None if details.is_empty() => Delivery::Nothing { reason: "The ClientApp sent no reply.".to_owned() },
+            None => Delivery::Nothing { reason: format!("The ClientApp sent no reply: {details}") },
         };
         self.deliver(delivery);
     }
 
     pub fn deliver(&mut self, delivery: Delivery) {
         if let Some(receiver) = self.delivery.take() {
-            let _ = receiver.send(delivery); // Whoever asked may have given up.
+            let _ = receiver.send(delivery); // The receiver may be gone.
         }
         self.tell_deadline();
     }
 
-    /// The context to keep: whose it is does not change.
+    /// The context to store, with the identity of the original one.
     fn context(&self, pushed: Option<proto::Context>) -> proto::Context {
         let own = &self.job.context;
         match pushed {
@@ -254,7 +254,7 @@ impl Assignment {
     }
 }
 
-/// A reply answers the instruction that was given, or it is none.
+/// Whether a message is a valid reply to the instruction.
 fn check_reply(job: &Job, message: &proto::Message, tree: &proto::ObjectTree) -> Result<(), Refusal> {
     let bad = |what: &'static str| Err(Refusal::new(Kind::Invalid, what));
     let (asked, Some(metadata)) = (job.metadata(), &message.metadata) else {
@@ -275,7 +275,7 @@ fn check_reply(job: &Job, message: &proto::Message, tree: &proto::ObjectTree) ->
     Ok(())
 }
 
-/// All objects of a tree. Names that are none are left out: nobody can ask for them.
+/// All objects of a tree. Invalid ids are ignored: no call can refer to them.
 pub fn objects_of(tree: &proto::ObjectTree) -> HashSet<ObjectId> {
     let mut objects = HashSet::new();
     let mut trees = vec![tree];
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_nobody_began_is_offered_again_a_few_times() {
+    fn a_job_that_was_not_started_is_offered_again_a_few_times() {
         let (mut assignment, outlet) = taken(false);
         for offer in 1..MAX_OFFERS {
             assert_eq!(*outlet.deadline.borrow(), Some(120.0));
@@ -313,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn an_app_at_work_must_be_heard_of() {
+    fn a_running_app_must_send_signs_of_life() {
         let (mut assignment, outlet) = taken(true);
-        assert_eq!(*outlet.deadline.borrow(), None, "its process is watched until it begins");
+        assert_eq!(*outlet.deadline.borrow(), None, "its process is watched until it starts");
         assignment.begin(false, 10.0);
         assignment.heartbeat(20.0);
         assert_eq!(*outlet.deadline.borrow(), Some(80.0));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_counts_when_all_of_it_is_here() {
+    fn a_reply_counts_when_all_its_objects_are_stored() {
         let (mut assignment, mut outlet) = taken(true);
         assignment.begin(false, 1.0);
         assignment.message(2.0);
@@ -334,21 +334,21 @@ mod tests {
         let objects = objects_of(&tree);
         assignment.announce(message, tree, objects.clone(), 5.5).unwrap();
         for id in objects {
-            assert_eq!(assignment.wish(id), Wish::Wanted);
+            assert_eq!(assignment.need(id), Need::Needed);
             assignment.arrived(id);
-            assert_eq!(assignment.wish(id), Wish::Known);
+            assert_eq!(assignment.need(id), Need::Known);
         }
-        assert_eq!(assignment.wish(ObjectId::try_from(&[0; 32][..]).unwrap()), Wish::Unannounced);
+        assert_eq!(assignment.need(ObjectId::try_from(&[0; 32][..]).unwrap()), Need::Unannounced);
         let pushed = proto::Context { run_id: 99, series_id: 3, ..Default::default() };
         assignment.finish(Some(pushed), "", 6.0);
         assignment.finish(None, "again", 6.0);
         let Delivery::Reply(reply) = outlet.delivery.try_recv().unwrap() else { panic!("no reply") };
         assert_eq!((reply.runtime_s, reply.context.run_id, reply.context.series_id), (3.5, 5, 3));
-        assert_eq!(*outlet.deadline.borrow(), None, "nobody waits any more");
+        assert_eq!(*outlet.deadline.borrow(), None, "no sign of life is expected any more");
     }
 
     #[test]
-    fn half_a_reply_is_none() {
+    fn an_incomplete_reply_is_not_a_reply() {
         let (mut assignment, mut outlet) = taken(true);
         assignment.begin(false, 1.0);
         let (message, tree) = reply_to(&assignment.job);
@@ -356,12 +356,12 @@ mod tests {
         assignment.announce(message, tree, missing, 2.0).unwrap();
         assignment.finish(None, "", 3.0);
         assert!(
-            matches!(outlet.delivery.try_recv(), Ok(Delivery::Nothing { why }) if why.contains("2 of its objects"))
+            matches!(outlet.delivery.try_recv(), Ok(Delivery::Nothing { reason }) if reason.contains("2 of its objects"))
         );
     }
 
     #[test]
-    fn what_answers_something_else_is_no_reply() {
+    fn replies_to_other_messages_are_refused() {
         let (mut assignment, _outlet) = taken(true);
         let (good, tree) = reply_to(&assignment.job);
         let metadata = good.metadata.clone().unwrap();

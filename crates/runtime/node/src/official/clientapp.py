@@ -7,8 +7,8 @@ from importlib.metadata import entry_points, version
 
 
 def end_with(node):
-    # In place of flwr's --parent-pid: that asks whether a process with the node's number exists, and such numbers are soon
-    # given to others; nor does a sandbox answer it.
+        # Replaces flwr's --parent-pid, which checks whether a process with the node's pid exists: pids are reused, and a sandbox
+        # hides other processes.
     while os.getppid() == node:
         time.sleep(0.2)
     os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,4 @@
-//! PushObject and PullObject: what an app may have of its instruction, and what its reply consists of.
+//! PushObject and PullObject: the objects of instructions and replies.
 
 use bytes::{Bytes, BytesMut};
 use trellis_core::id::ObjectId;
@@ -8,27 +8,27 @@ use trellis_front::{Answer, MessageReader, Rest};
 use trellis_wire::object::{ObjectError, verify};
 use trellis_wire::proto::{PullObjectResponse, PushObjectResponse};
 
-use super::assignment::{Assignment, Delivery, Wish};
+use super::assignment::{Assignment, Delivery, Need};
 use super::caller::Caller;
 use crate::objects::Objects;
 
-/// The largest object that is taken. Flower cuts arrays into pieces of 5 MiB.
+/// The largest accepted object. Flower splits arrays into chunks of 5 MiB.
 const OBJECT_BYTES: u64 = 512 << 20;
 
-/// Takes an object of the reply.
+/// Receives an object of the reply.
 pub async fn push(caller: Caller, body: MessageReader) -> Result<Answer, Refusal> {
     let mut pushed = PushedObject::read(body).await?;
     let (run, tasks) = (pushed.run, caller.tasks(pushed.run)?);
     let id = object_id(&pushed.id)?;
-    let (mut task, mut wish) = (0, Wish::Unannounced);
+    let (mut task, mut wish) = (0, Need::Unannounced);
     for one in tasks {
-        match caller.with(one, |assignment, _| assignment.wish(id))? {
-            Wish::Unannounced => {}
+        match caller.with(one, |assignment, _| assignment.need(id))? {
+            Need::Unannounced => {}
             known => (task, wish) = (one, known),
         }
     }
     let stored = match wish {
-        Wish::Wanted => {
+        Need::Needed => {
             let bytes = gather(&mut pushed, id).await?;
             let stored = keep(&caller.server.objects, id, bytes).await?;
             if stored {
@@ -36,13 +36,13 @@ pub async fn push(caller: Caller, body: MessageReader) -> Result<Answer, Refusal
             }
             stored
         }
-        Wish::Known | Wish::Unannounced => {
+        Need::Known | Need::Unannounced => {
             while pushed.piece().await?.is_some() {}
-            wish == Wish::Known
+            wish == Need::Known
         }
     };
     if !stored {
-        tracing::warn!(run, object = %id, "object not stored: unannounced, or its content has another hash");
+        tracing::warn!(run, object = %id, "an object was refused: it is unannounced, or its content has another hash");
     }
     Ok(Answer::message(&PushObjectResponse { stored }))
 }
@@ -59,7 +59,7 @@ async fn gather(pushed: &mut PushedObject, id: ObjectId) -> Result<Bytes, Refusa
     Ok(bytes.freeze())
 }
 
-/// Keeps an object if it is what its name says.
+/// Stores an object if its content matches its id.
 async fn keep(objects: &Objects, id: ObjectId, bytes: Bytes) -> Result<bool, Refusal> {
     match verify(id, &bytes) {
         Err(ObjectError::HashMismatch { .. }) => return Ok(false),
@@ -70,7 +70,7 @@ async fn keep(objects: &Objects, id: ObjectId, bytes: Bytes) -> Result<bool, Ref
     on_disk(move || objects.put(id, &bytes)).await.map(|()| true)
 }
 
-/// Hands out an object of the instruction.
+/// Sends an object of the instruction.
 pub async fn pull(caller: Caller, body: MessageReader) -> Result<Answer, Refusal> {
     let request = read_pull(body).await?;
     let tasks = caller.tasks(request.run_id)?;
@@ -83,15 +83,15 @@ pub async fn pull(caller: Caller, body: MessageReader) -> Result<Answer, Refusal
         if let Some(bytes) = on_disk(move || objects.read(id)).await? {
             return Ok(pulled(Rest::Whole(bytes)));
         }
-        let damaged = Delivery::Damaged { what: format!("object {id} of the instruction is damaged or gone") };
+        let damaged = Delivery::Damaged { what: format!("object {id} of the instruction is damaged or missing") };
         caller.with(task, |assignment: &mut Assignment, _| assignment.deliver(damaged))?;
     }
     Ok(Answer::message(&PullObjectResponse::default()))
 }
 
-/// Runs what may wait for the disk where waiting hurts nobody.
+/// Runs disk operations on a blocking thread.
 async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, Refusal> {
-    let failed = |error| Refusal::transient("The SuperNode cannot use its object files right now.", error);
+    let failed = |error| Refusal::transient("The SuperNode cannot use its object files at the moment.", error);
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(failed),
         Err(error) => Err(failed(std::io::Error::other(error))),

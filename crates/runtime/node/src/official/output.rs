@@ -1,4 +1,4 @@
-//! What an app process writes: each line to the log, the last part kept for those who ask why it ended.
+//! The output of an app process: each line is logged, and the last part is kept to explain a failure.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,20 +9,20 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 
-/// Output that is kept.
+/// The size of the kept output.
 const TAIL_BYTES: usize = 8 << 10;
-/// A line of the log is cut here.
+/// Longer lines are split in the log.
 const LINE_BYTES: usize = 8 << 10;
 const READ_BYTES: usize = 16 << 10;
 
-/// The output of one process, being read.
+/// The output of a process.
 pub struct Output {
     tail: Arc<Mutex<Tail>>,
     reading: JoinHandle<()>,
 }
 
 impl Output {
-    /// Reads a pipe until nobody writes to it any more.
+    /// Reads a pipe until all writers have closed it.
     pub fn follow(pipe: OwnedFd, run: u64) -> io::Result<Output> {
         let mut pipe = pipe::Receiver::from_owned_fd(pipe)?;
         let tail = Arc::new(Mutex::new(Tail::default()));
@@ -69,7 +69,7 @@ impl Tail {
         self.is_cut |= surplus > 0;
     }
 
-    /// From the start of a line.
+    /// The kept output, from the start of a line.
     fn text(&self) -> String {
         let (first, second) = self.bytes.as_slices();
         let text = String::from_utf8_lossy(&[first, second].concat()).into_owned();
@@ -81,7 +81,7 @@ impl Tail {
     }
 }
 
-/// Lines, as they become whole.
+/// Splits bytes into complete lines.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 
@@ -107,7 +107,7 @@ impl Lines {
     }
 }
 
-/// Without the colours that Flower writes whether it is read by a terminal or not.
+/// Removes colours, which Flower writes even without a terminal.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut parts = text.split("\x1b[");
@@ -139,10 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_when_they_are_whole() {
+    fn lines_are_returned_when_complete() {
         let mut lines = Lines::default();
         assert_eq!(lines.push(b"one\ntw"), ["one"]);
         assert_eq!(lines.push(b"o\r\n\nthree"), ["two"]);
-        assert_eq!(lines.push(&vec![b'x'; LINE_BYTES]).len(), 1, "a line without end is cut");
+        assert_eq!(lines.push(&vec![b'x'; LINE_BYTES]).len(), 1, "an endless line is split");
     }
 }

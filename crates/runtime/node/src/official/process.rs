@@ -1,4 +1,4 @@
-//! One official `flwr-clientapp`, started by us and ended with us: a process group that goes when its owner lets go of it.
+//! An official `flwr-clientapp` that the node starts: a process group that is killed when its owner is dropped.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,28 +16,28 @@ use trellis_sandbox::{Sandbox, Scratch};
 use super::output::Output;
 use crate::resources::{Confined, Confinement};
 
-/// What an app left behind may hold its output open; nobody waits longer for the rest of it.
-const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
+/// Child processes of an app may hold its output open, so waiting for the rest of the output is limited.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Takes token and address from the environment, which only the owner of the process can read, and calls
-/// flwr's own entry point with the flags of its version.
+/// Reads token and address from the environment, which only the owner of the process can read, and calls flwr's own entry point
+/// with the flags of its version.
 const PROGRAM: &str = include_str!("clientapp.py");
 
 /// How apps are started.
 #[derive(Debug, Clone)]
 pub struct Interpreter {
-    /// Python whose `flwr` the apps use.
+    /// The Python with the `flwr` that apps use.
     pub python: PathBuf,
-    /// Where apps are unpacked if there is no sandbox.
+    /// The directory where apps are unpacked if there is no sandbox.
     pub flwr_home: PathBuf,
-    /// Apps may install what they need, from a package index (Flower 1.29 and later).
+    /// Whether apps may install dependencies from a package index (Flower 1.29 and later).
     pub allow_dependency_installation: bool,
     pub confinement: Arc<Confinement>,
     pub sandbox: Arc<Sandbox>,
     pub scratches: Scratches,
 }
 
-/// The scratch directories of runs. Successive apps of a run share one directory.
+/// The scratch directories of runs, shared by successive apps of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Scratches(Arc<Mutex<HashMap<u64, Arc<Scratch>>>>);
 
@@ -63,9 +63,9 @@ impl Scratches {
     }
 }
 
-/// An app and everything it starts.
+/// An app and its child processes.
 pub struct AppProcess {
-    /// `None` once it has ended.
+    /// `None` after its end.
     group: Option<Pid>,
     child: Child,
     output: Output,
@@ -94,7 +94,7 @@ impl AppProcess {
             .spawn()?;
         let confined = child.id().map(|pid| interpreter.confinement.enter(pid));
         let confined = confined.and_then(|entered| {
-            entered.inspect_err(|error| tracing::warn!(%error, "an app is not held to its limits")).ok()
+            entered.inspect_err(|error| tracing::warn!(%error, "the resource limits of an app cannot be enforced")).ok()
         });
         let group = child.id().and_then(|pid| Pid::from_raw(pid as i32));
         Ok(AppProcess { group, child, output: Output::follow(read.into(), run)?, confined })
@@ -104,11 +104,11 @@ impl AppProcess {
         self.child.id()
     }
 
-    /// Waits for its end, and says how it came.
+    /// Waits for its end and describes it.
     pub async fn ended(&mut self) -> String {
         let how = match self.child.wait().await {
-            Ok(status) => match self.confined.as_ref().and_then(Confined::verdict) {
-                Some(why) => format!("was ended ({why})"),
+            Ok(status) => match self.confined.as_ref().and_then(Confined::kill_reason) {
+                Some(reason) => format!("was killed ({reason})"),
                 None => describe(status),
             },
             Err(error) => format!("cannot be watched ({error})"),
@@ -117,13 +117,13 @@ impl AppProcess {
         how
     }
 
-    /// The last that it wrote, to be asked when it has ended.
-    pub async fn last_words(&mut self) -> String {
-        let _ = tokio::time::timeout(OUTPUT_PATIENCE, self.output.ended()).await;
+    /// The end of its output, after its exit.
+    pub async fn last_output(&mut self) -> String {
+        let _ = tokio::time::timeout(OUTPUT_TIMEOUT, self.output.ended()).await;
         self.output.tail()
     }
 
-    /// Ends it, with what it started.
+    /// Kills the process group.
     pub fn kill(&mut self) {
         if let Some(group) = self.group.take() {
             let _ = kill_process_group(group, Signal::KILL);

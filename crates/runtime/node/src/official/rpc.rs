@@ -1,4 +1,4 @@
-//! Every call that apps and SuperExecs are served: its name, who may send it, and its handler.
+//! The table of calls of apps and SuperExecs: name, required access, handler.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,13 +12,13 @@ use trellis_front::{Answer, MessageReader, Transport, decode};
 use super::caller::Caller;
 use super::{api, objects};
 
-/// What a sender must show. The handlers ask the caller for it.
+/// The authentication of a call. Handlers enforce it through the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The token of a job. Up to 1.27 it does not come with calls for objects: there the run must be one whose app was given
-    /// its inputs for a token.
+    /// The token of a job. Up to 1.27 calls for objects have none: there the run must have an app that received its inputs with a
+    /// token.
     App,
-    /// That it may start apps: the secret of SuperExecs, where there is one.
+    /// The secret of SuperExecs, if one is configured.
     Launcher,
 }
 
@@ -35,7 +35,7 @@ pub struct Rpc {
     pub name: &'static str,
     pub on: On,
     pub access: Access,
-    /// Its message is an object, and streamed.
+    /// Whether its message is a streamed object.
     pub streams_in: bool,
     pub handle: fn(Caller, MessageReader) -> Handling,
 }
@@ -50,7 +50,7 @@ impl Rpc {
         self
     }
 
-    /// The paths under which it is found over a transport.
+    /// The paths of the call on a transport.
     pub fn paths(&self, transport: Transport) -> Vec<String> {
         match (transport, self.on) {
             (Transport::Grpc, _) => {
@@ -61,7 +61,7 @@ impl Rpc {
         }
     }
 
-    /// Flower's number for a refusal, that stands in the body of an HTTP answer.
+    /// Flower's code for a refusal in the body of an HTTP answer.
     pub fn flower_code(&self, kind: Kind) -> u16 {
         match (self.name, kind) {
             (_, Kind::Transient) => 1009,
@@ -74,7 +74,7 @@ impl Rpc {
     }
 }
 
-/// Finds the call behind a path.
+/// Finds the call of a path.
 pub fn find(transport: Transport, path: &str) -> Option<&'static Rpc> {
     static PATHS: LazyLock<HashMap<(Transport, String), &'static Rpc>> = LazyLock::new(|| {
         let mut paths = HashMap::new();
@@ -95,7 +95,7 @@ macro_rules! app {
     };
 }
 
-/// A handler for those who start apps.
+/// A handler for SuperExecs.
 macro_rules! launcher {
     ($handler:ident) => {
         |caller, mut body| {
@@ -103,7 +103,7 @@ macro_rules! launcher {
                 let body = body.whole().await?;
                 caller.check_launcher(&body)?;
                 let request = decode(body)?;
-                Ok(Answer::message(&api::$handler(&caller.server.board, request).await))
+                Ok(Answer::message(&api::$handler(&caller.server.queue, request).await))
             })
         }
     };
@@ -113,7 +113,7 @@ use Access::{App, Launcher};
 use On::{Both, Grpc};
 
 pub static ALL: &[Rpc] = &[
-    // Those who start apps: 1.25 to 1.29, 1.30 to 1.39, 1.39 and later.
+    // Calls of SuperExecs: 1.25 to 1.29, 1.30 to 1.39, 1.39 and later.
     Rpc::new("ListAppsToLaunch", Grpc, Launcher, launcher!(list_apps_to_launch)),
     Rpc::new("RequestToken", Grpc, Launcher, launcher!(request_token)),
     Rpc::new("GetRun", Grpc, Launcher, launcher!(get_run)),
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_flower() {
+    fn paths_match_those_of_flower() {
         let found = |transport, path| find(transport, path).map(|rpc| rpc.name);
         assert_eq!(found(Transport::Grpc, "/flwr.proto.ClientAppIo/PullMessage"), Some("PullMessage"));
         assert_eq!(found(Transport::Grpc, "/flwr.proto.Runtime/PullTaskInput"), Some("PullTaskInput"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_a_number_of_the_runtime_api() {
+    fn every_refusal_has_a_code_of_the_runtime_api() {
         for rpc in ALL {
             for kind in Kind::ALL {
                 let code = rpc.flower_code(kind);

@@ -1,4 +1,4 @@
-//! The port for apps at work: requests become calls, their answers responses.
+//! The API port for apps: dispatches requests to calls.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use trellis_front::{
     Answer, Hosts, MessageReader, Payload, Peer, Service, SuperexecSecret, Transport, grpc, http as plain, refusal,
 };
 
-use super::board::Board;
 use super::caller::Caller;
+use super::job_queue::JobQueue;
 use super::rpc::{self, Rpc};
 use crate::objects::Objects;
 
-/// The largest message, objects excepted: a context may hold arrays.
+/// The largest message, except objects: a context may contain arrays.
 const MESSAGE_BYTES: u64 = 512 << 20;
-/// Messages above this size are read a few at a time.
+/// Larger messages are read with limited concurrency.
 const SMALL_BYTES: u64 = 64 << 10;
 const LARGE_MESSAGES: usize = 4;
-/// Of a path that is not served, as much is told.
+/// The length of an unknown path in an error.
 const MAX_PATH_CHARS: usize = 100;
 
-/// What all calls share.
+/// The state that all calls share.
 pub struct Server {
-    pub board: Arc<Board>,
+    pub queue: Arc<JobQueue>,
     pub objects: Objects,
-    /// What SuperExecs sign with; `None`: whoever reaches the port may take jobs.
+    /// The secret of SuperExecs; `None`: any client that reaches the port may take jobs.
     pub secret: Option<SuperexecSecret>,
     hosts: Hosts,
     large: Semaphore,
@@ -37,13 +37,13 @@ pub struct Server {
 
 impl Server {
     pub fn new(
-        board: Arc<Board>,
+        queue: Arc<JobQueue>,
         objects: Objects,
         secret: Option<SuperexecSecret>,
         stop: CancellationToken,
     ) -> Arc<Server> {
         let (hosts, large) = (Hosts::new(Vec::new(), None), Semaphore::new(LARGE_MESSAGES));
-        Arc::new(Server { board, objects, secret, hosts, large, stop })
+        Arc::new(Server { queue, objects, secret, hosts, large, stop })
     }
 }
 
@@ -107,11 +107,11 @@ impl AppPort {
             _room = self.0.large.acquire().await.ok();
         }
         let server = Arc::clone(&self.0);
-        (rpc.handle)(Caller { server, rpc, transport, headers: parts.headers, line: peer.line }, body).await
+        (rpc.handle)(Caller { server, rpc, transport, headers: parts.headers, connection: peer.connection }, body).await
     }
 }
 
-/// What is not a call.
+/// Answers requests that are not calls.
 fn elsewhere(transport: Transport, request: &Request<Incoming>) -> Response<Payload> {
     let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
     let read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -122,7 +122,7 @@ fn elsewhere(transport: Transport, request: &Request<Incoming>) -> Response<Payl
         "This SuperNode serves ClientApps of Flower 1.25 to 1.42, and has no {path}: check the app's version, and that it \
          connects to the right port."
     );
-    tracing::debug!(path, "an app asks for what is not served");
+    tracing::debug!(path, "an app requests an unknown path");
     match transport {
         Transport::Grpc => grpc::respond(Err(Refusal::new(Kind::Unimplemented, text))),
         Transport::Http => plain::error(StatusCode::NOT_FOUND, 0, &text),

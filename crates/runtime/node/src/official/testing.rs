@@ -9,7 +9,7 @@ use crate::app::{InstalledApp, Job};
 
 pub const RUN: u64 = 5;
 
-/// A message without content worth mentioning, and its tree.
+/// A minimal message and its tree.
 fn message(metadata: proto::Metadata) -> (proto::Message, proto::ObjectTree) {
     let records = object_id(&encode(ObjectKind::RecordDict, &[], b"{}"));
     let message = Message { metadata, payload: Payload::Content(records) };

@@ -1,7 +1,7 @@
-//! Limits that the kernel holds: cgroup v2. An app gets a cgroup of its own, beside that of the node.
+//! Limits enforced by the kernel with cgroup v2. Each app gets its own cgroup beside that of the node.
 //!
-//! A cgroup that belongs to somebody else is left alone, also where the rights of the node would reach it: what manages the
-//! machine would set it back, or fail over what it finds there. Cgroup v1 is not used.
+//! A cgroup that is not delegated to the node is never changed, even with sufficient permissions: its manager would undo the
+//! change, or fail. Cgroup v1 is not used.
 
 use std::fs;
 use std::io;
@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where the node itself goes: a cgroup with limits for those below it may hold no processes.
+/// The cgroup that the node moves to: a cgroup with limits for its children must not contain processes.
 const NODE: &str = "trellis-node";
 const APP: &str = "trellis-app-";
 const SWAP: &str = "memory.swap.max";
 const CPU_PERIOD_US: u64 = 100_000;
-/// The kernel takes no less.
+/// The minimum that the kernel accepts.
 const MIN_CPU_QUOTA_US: u64 = 1_000;
 
-/// The cgroup that those of apps lie in.
+/// The parent of the apps' cgroups.
 #[derive(Debug)]
 pub struct Parent {
     directory: PathBuf,
     pub memory: bool,
     pub cpu: bool,
-    /// Cgroups of apps that have ended, and whose last process had not.
+    /// Cgroups of ended apps that still contained a process.
     leftovers: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Parent {
-    /// The cgroup of this process, if apps can be limited there; or why not.
+    /// The cgroup of this process, if apps can be limited there, or reason not.
     pub fn find() -> Result<Parent, String> {
         let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"));
         let own = own_cgroup(&read("/proc/self/cgroup")?)?;
@@ -38,7 +38,7 @@ impl Parent {
     }
 
     fn prepare(own: &str, directory: &Path) -> Result<Parent, String> {
-        // After a restart within the same service the node starts where it went before.
+        // After a restart within the same service the node is still in the cgroup it moved to.
         let (parent, path, inside) = match own.strip_suffix(NODE).and_then(|path| path.strip_suffix('/')) {
             Some(path) => (directory.parent().expect("it has a name"), path, false),
             None => (directory, own, true),
@@ -53,7 +53,7 @@ impl Parent {
         let fault = |error: io::Error| format!("{} cannot be used: {error}", parent.display());
         let enabled = words(&parent.join("cgroup.subtree_control"));
         if !wanted.iter().all(|name| enabled.iter().any(|has| has == name)) {
-            // The root of all is the one cgroup that may have limits below it and processes in it.
+            // Only the root cgroup may have limits for its children and contain processes.
             if inside && parent.join("cgroup.type").exists() {
                 step_aside(parent)?;
             }
@@ -68,18 +68,18 @@ impl Parent {
             leftovers: Arc::new(Mutex::new(stale(parent))),
         };
         found.sweep();
-        // Better to find out now than with the first app.
+        // Detect failures now instead of with the first app.
         let probe = parent.join(format!("{APP}probe-{}", process::id()));
         fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).map_err(fault)?;
         Ok(found)
     }
 
-    /// Moves a process, and all that it will start, into a cgroup with these limits.
+    /// Moves a process and its future children into a new cgroup with these limits.
     pub fn admit(&self, pid: u32, memory: Option<u64>, cpus: Option<f64>) -> io::Result<AppCgroup> {
         self.sweep();
         let directory = self.directory.join(format!("{APP}{pid}"));
         match fs::create_dir(&directory) {
-            // Of an earlier process with that number, which is gone.
+            // Left by an earlier process with this pid.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_dir(&directory)?;
                 fs::create_dir(&directory)?;
@@ -98,13 +98,13 @@ impl Parent {
         Ok(app)
     }
 
-    /// What is written to the files of an app's cgroup.
+    /// The values for the files of an app's cgroup.
     fn settings(&self, memory: Option<u64>, cpus: Option<f64>) -> Vec<(&'static str, String)> {
         let mut settings = Vec::new();
         if let Some(bytes) = memory.filter(|_| self.memory) {
             settings.push(("memory.max", bytes.to_string()));
             settings.push((SWAP, "0".into()));
-            // All of it or nothing: an app that lost one process is of no use, and may wait for it for ever.
+            // Kill all processes of the app: the others might wait forever for a killed one.
             settings.push(("memory.oom.group", "1".into()));
         }
         if let Some(cpus) = cpus.filter(|_| self.cpu) {
@@ -114,7 +114,7 @@ impl Parent {
         settings
     }
 
-    /// Removes what was left of earlier apps, as far as it has ended meanwhile.
+    /// Removes cgroups of earlier apps that are empty now.
     fn sweep(&self) {
         let mut leftovers = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
         leftovers.retain(|directory| !removed(directory));
@@ -127,7 +127,7 @@ impl Drop for Parent {
     }
 }
 
-/// The cgroup of one app. With this, everything in it ends.
+/// The cgroup of one app. Dropping it kills all its processes.
 #[derive(Debug)]
 pub struct AppCgroup {
     directory: PathBuf,
@@ -137,12 +137,12 @@ pub struct AppCgroup {
 impl AppCgroup {
     fn set(&self, file: &str, value: &str) -> io::Result<()> {
         let path = self.directory.join(file);
-        // Never created: where a file is missing, so is what it stands for.
+        // Never created: a missing file means that the kernel has no such feature.
         let mut file = fs::File::options().write(true).open(&path).map_err(|error| in_file(&path, error))?;
         io::Write::write_all(&mut file, value.as_bytes()).map_err(|error| in_file(&path, error))
     }
 
-    /// The kernel ended it for its memory.
+    /// Whether the kernel killed the app because of its memory.
     pub fn ran_out_of_memory(&self) -> bool {
         let events = fs::read_to_string(self.directory.join("memory.events")).unwrap_or_default();
         let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -152,7 +152,7 @@ impl AppCgroup {
 
 impl Drop for AppCgroup {
     fn drop(&mut self) {
-        // Kernels before 5.14 have no such file: then whatever the app left running keeps its cgroup.
+        // Kernels before 5.14 have no such file: then remaining processes of the app stay in its cgroup.
         let _old_kernel = self.set("cgroup.kill", "1");
         if !removed(&self.directory) {
             self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).push(self.directory.clone());
@@ -171,7 +171,7 @@ fn removed(directory: &Path) -> bool {
     }
 }
 
-/// Cgroups of apps of a node that was killed, or of one beside this node: those that are in use cannot be removed.
+/// Cgroups of apps of a killed node, or of another node: those in use cannot be removed.
 fn stale(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     entries
@@ -180,7 +180,7 @@ fn stale(parent: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The cgroup must have been left to the node: by a container, by systemd (`Delegate=yes`), or by whoever made it ours.
+/// The cgroup must be delegated to the node: by a container, or by systemd (`Delegate=yes`).
 fn check_ours(path: &str, directory: &Path) -> Result<(), String> {
     let is_root = path.is_empty() || path == "/";
     let user = rustix::process::geteuid();
@@ -189,11 +189,11 @@ fn check_ours(path: &str, directory: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the cgroup {path} is not the node's to divide: run it as a service with Delegate=yes, or in a container"
+        "the cgroup {path} is not delegated to the node: run it as a service with Delegate=yes, or in a container"
     ))
 }
 
-/// Systemd notes on a cgroup that it leaves it to the service.
+/// Systemd marks delegated cgroups with an extended attribute.
 fn is_delegated(directory: &Path) -> bool {
     let says_so = |name: &str| {
         let mut value = [0; 1];
@@ -202,7 +202,7 @@ fn is_delegated(directory: &Path) -> bool {
     says_so("user.delegate") || says_so("trusted.delegate")
 }
 
-/// Moves the node to a cgroup below its own, unless others are there too.
+/// Moves the node into a child cgroup, unless other processes are in its cgroup too.
 fn step_aside(parent: &Path) -> Result<(), String> {
     let own = process::id().to_string();
     if words(&parent.join("cgroup.procs")).iter().any(|pid| *pid != own) {
@@ -223,13 +223,15 @@ fn words(file: &Path) -> Vec<String> {
 /// The path of the own cgroup, from `/proc/self/cgroup`.
 fn own_cgroup(text: &str) -> Result<String, String> {
     match text.lines().find_map(|line| line.strip_prefix("0::")) {
-        Some(path) if path.starts_with("/..") => Err("the cgroup of the node lies outside of what it can see".into()),
+        Some(path) if path.starts_with("/..") => {
+            Err("the cgroup of the node is outside of its cgroup namespace".into())
+        }
         Some(path) => Ok(path.to_owned()),
         None => Err("this machine has no cgroup v2".into()),
     }
 }
 
-/// Where a cgroup is found among the files, from `/proc/self/mountinfo`.
+/// The directory of a cgroup, from `/proc/self/mountinfo`.
 fn directory_of(own: &str, mounts: &str) -> Result<PathBuf, String> {
     let place = |line: &str| {
         let (mount, file_system) = line.split_once(" - ")?;

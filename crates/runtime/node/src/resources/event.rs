@@ -1,5 +1,4 @@
-//! What is told of GPUs, for log readers and programs. Names and fields are a contract, as those of a SuperLink are: add, never
-//! rename.
+//! Events about GPUs, for logs and programs. Names and fields are a contract, as those of a SuperLink are: add, never rename.
 
 use std::fmt;
 
@@ -7,7 +6,7 @@ use serde::Serialize;
 
 use super::{Gpu, GpuStatus};
 
-/// One event. Serialised it is its data alone; what is not known is `null`.
+/// An event. Serialised, it consists of its data; unknown values are `null`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Event {
@@ -23,7 +22,7 @@ impl Event {
         }
     }
 
-    /// Somebody should look at it.
+    /// Whether it needs attention.
     pub fn is_warning(&self) -> bool {
         matches!(self, Event::GpuUnavailable { .. })
     }
@@ -43,13 +42,13 @@ impl fmt::Display for Event {
             }
             Event::GpuDetected { gpu_name, .. } => write!(f, "apps can use a GPU: {gpu_name}"),
             Event::GpuUnavailable { fallback_device } => {
-                write!(f, "a GPU that was asked for is missing: apps use {fallback_device}")
+                write!(f, "a requested GPU is missing: apps use {fallback_device}")
             }
         }
     }
 }
 
-/// One event for each GPU that apps can use, and one where some that were asked for are missing.
+/// One event for each GPU that apps can use, and one if requested ones are missing.
 pub(super) fn of(status: &GpuStatus) -> Vec<Event> {
     let (gpus, lacking): (&[Gpu], bool) = match status {
         GpuStatus::Unset | GpuStatus::Cpu => (&[], false),
@@ -69,7 +68,7 @@ pub(super) fn of(status: &GpuStatus) -> Vec<Event> {
 mod tests {
     use super::*;
 
-    /// Name, data and sentence of every event, as operators see them.
+    /// Name, data and text of every event.
     #[test]
     fn contract() {
         let known = Gpu {
@@ -80,13 +79,13 @@ mod tests {
             driver_version: Some("580.159.04".into()),
         };
         let unknown = Gpu { name: "unknown".into(), memory_bytes: None, driver_version: None, ..known.clone() };
-        let why = String::new();
+        let reason = String::new();
         let statuses = [
             GpuStatus::Unset,
             GpuStatus::Cpu,
             GpuStatus::Gpu { gpus: vec![known.clone(), unknown] },
-            GpuStatus::Degraded { why: why.clone(), gpus: vec![] },
-            GpuStatus::Degraded { why, gpus: vec![known] },
+            GpuStatus::Degraded { reason: reason.clone(), gpus: vec![] },
+            GpuStatus::Degraded { reason, gpus: vec![known] },
         ];
         let told: String = statuses
             .iter()
@@ -103,11 +102,11 @@ mod tests {
 info gpu_detected {"gpu_name":"unknown","gpu_memory_mb":null,"driver_version":null}
   apps can use a GPU: unknown
 warn gpu_unavailable {"fallback_device":"cpu"}
-  a GPU that was asked for is missing: apps use cpu
+  a requested GPU is missing: apps use cpu
 info gpu_detected {"gpu_name":"NVIDIA H200","gpu_memory_mb":143771,"driver_version":"580.159.04"}
   apps can use a GPU: NVIDIA H200, 143771 MiB
 warn gpu_unavailable {"fallback_device":"gpu"}
-  a GPU that was asked for is missing: apps use gpu
+  a requested GPU is missing: apps use gpu
 "#
         );
     }

@@ -1,4 +1,4 @@
-//! Which NVIDIA GPUs this machine has. `nvidia-smi` is asked; without it, the files of the driver.
+//! Detects NVIDIA GPUs, with `nvidia-smi` or from the files of the driver.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::process::Command;
 
 const QUERY: [&str; 2] = ["--query-gpu=index,uuid,name,memory.total,driver_version", "--format=csv,noheader,nounits"];
-/// A driver in trouble can hold it for ever; a sound one without persistence mode needs seconds for many GPUs.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A broken driver can block it forever; without persistence mode a working one needs seconds for many GPUs.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
-    /// As `nvidia-smi` counts: by place on the PCI bus.
+    /// The index of `nvidia-smi`, in the order of the PCI bus.
     pub index: u32,
     pub uuid: Option<String>,
     pub name: String,
@@ -21,7 +21,7 @@ pub struct Gpu {
     pub driver_version: Option<String>,
 }
 
-/// The GPUs that the node can reach. Those in `CUDA_VISIBLE_DEVICES` are not told apart here.
+/// The GPUs that the node can access. Ignores `CUDA_VISIBLE_DEVICES`.
 pub async fn detect() -> Vec<Gpu> {
     match ask("nvidia-smi").await {
         Some(listed) => listed,
@@ -29,27 +29,27 @@ pub async fn detect() -> Vec<Gpu> {
     }
 }
 
-/// `None`: it is not there, or does not answer, which says nothing about GPUs.
+/// `None`: the program is missing or does not answer, which says nothing about GPUs.
 async fn ask(program: &str) -> Option<Vec<Gpu>> {
     let mut command = Command::new(program);
     command.args(QUERY).stdin(Stdio::null()).kill_on_drop(true);
-    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+    let output = match tokio::time::timeout(TIMEOUT, command.output()).await {
         Ok(answer) => answer.ok()?,
         Err(_) => {
-            tracing::warn!(program, "no answer within {} s about GPUs", PATIENCE.as_secs());
+            tracing::warn!(program, "no answer about GPUs within {} s", TIMEOUT.as_secs());
             return None;
         }
     };
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
-        // A driver that does not work for nvidia-smi works for no app.
+        // A driver that fails with nvidia-smi fails with all apps.
         tracing::warn!(program, status = %output.status, "GPUs cannot be used: {}", text.trim());
         return Some(Vec::new());
     }
     Some(parse_table(&text))
 }
 
-/// Lines `index, uuid, name, MiB, driver`. Lines that are something else are left out.
+/// Parses lines `index, uuid, name, MiB, driver`; ignores other lines.
 fn parse_table(text: &str) -> Vec<Gpu> {
     text.lines().filter_map(parse_line).collect()
 }
@@ -57,7 +57,7 @@ fn parse_table(text: &str) -> Vec<Gpu> {
 fn parse_line(line: &str) -> Option<Gpu> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [index, uuid, name, memory, driver] = fields[..] else { return None };
-    // What nvidia-smi does not know it puts in brackets: [N/A], [Unknown Error].
+    // nvidia-smi puts unknown values in brackets: [N/A], [Unknown Error].
     let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty() && !text.starts_with('['));
     Some(Gpu {
         index: index.parse().ok()?,
@@ -68,7 +68,7 @@ fn parse_line(line: &str) -> Option<Gpu> {
     })
 }
 
-/// From what the driver shows in `/proc`, or else from its device files, which know no more than that there is a GPU.
+/// From the driver's files in `/proc`, otherwise from its device files, which only show that there is a GPU.
 fn from_files(root: &Path) -> Vec<Gpu> {
     let driver_version =
         fs::read_to_string(root.join("proc/driver/nvidia/version")).ok().and_then(|text| version(&text));
@@ -101,7 +101,7 @@ fn names(directory: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Lines `Key: value`, with white space to taste.
+/// Parses lines `Key: value`.
 fn parse_information(index: u32, text: &str, driver_version: &Option<String>) -> Gpu {
     let value = |wanted: &str| {
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -116,7 +116,7 @@ fn parse_information(index: u32, text: &str, driver_version: &Option<String>) ->
     }
 }
 
-/// The first word of the first line that is a number with dots.
+/// The first word of the first line that is a dotted number.
 fn version(text: &str) -> Option<String> {
     let is_version =
         |word: &&str| word.contains('.') && word.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
@@ -132,7 +132,7 @@ mod tests {
         Gpu { index, uuid, name: name.into(), memory_bytes: mebibytes.map(|count| count << 20), driver_version }
     }
 
-    // The H200 was recorded on a real machine, like its files below.
+    // Recorded on a machine with an H200, like the files below.
     const H200_UUID: &str = "GPU-f425bb54-c4e9-c26e-8ead-eeb33db6c9aa";
     const INFORMATION: &str = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 41\n\
         GPU UUID: \t GPU-f425bb54-c4e9-c26e-8ead-eeb33db6c9aa\nVideo BIOS: \t 96.00.a5.00.1a\nBus Type: \t PCIe\n\
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(from_files(root.path()), [gpu(0, Some(H200_UUID), "NVIDIA H200", None, Some("580.159.04"))]);
     }
 
-    /// Whatever this machine has: the answer is there, and no index stands for two.
+    /// The result on this machine is sorted and has no duplicate index.
     #[tokio::test]
     async fn this_machine() {
         let gpus = detect().await;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn programs_that_do_not_help() {
+    async fn missing_and_failing_programs() {
         assert_eq!(ask("trellis-has-no-such-program").await, None);
         assert_eq!(ask("false").await, Some(vec![]));
         assert_eq!(ask("true").await, Some(vec![]));

@@ -1,17 +1,17 @@
-//! Which GPUs apps may use: decided from what was asked for, what there is, and what the node itself was given.
+//! Decides which GPUs apps may use, from the configuration, the detected GPUs and the node's own environment.
 
 use thiserror::Error;
 
 use super::Gpu;
 use crate::config::{Gpus, WhenMissing};
 
-/// Hides all GPUs. An empty list does too, but programs take it for a variable that is not set.
+/// Hides all GPUs. An empty list does too, but some programs treat it like an unset variable.
 const NO_GPU: &str = "-1";
 
-/// What the apps of this node get to see.
+/// The GPUs that the apps of this node see.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuPlan {
-    /// As `CUDA_VISIBLE_DEVICES` takes them; `None`: what the node inherited.
+    /// The value of `CUDA_VISIBLE_DEVICES`; `None`: inherited from the node.
     devices: Option<Vec<String>>,
     pub warnings: Vec<String>,
     pub status: GpuStatus,
@@ -19,41 +19,41 @@ pub struct GpuPlan {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum GpuStatus {
-    /// Nobody asked for anything.
+    /// No configuration.
     Unset,
     Cpu,
-    /// Slices of a GPU (MIG) are not among them: they cannot be asked about.
+    /// Without slices of GPUs (MIG): their state cannot be queried.
     Gpu {
         gpus: Vec<Gpu>,
     },
-    /// Less than was asked for, possibly nothing.
+    /// Fewer GPUs than requested, possibly none.
     Degraded {
-        why: String,
+        reason: String,
         gpus: Vec<Gpu>,
     },
 }
 
 /// The node does not start.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{why}. Correct what is asked for, or let the node go on without.")]
-pub struct Refusal {
-    pub why: String,
+#[error("{reason}. Correct the configuration, or allow the node to start without these GPUs.")]
+pub struct GpuError {
+    pub reason: String,
 }
 
-/// What is given out, and the GPU it is, where that is known.
+/// A selected GPU, if it is known.
 #[derive(Debug, Clone)]
 struct Chosen {
     name: String,
     gpu: Option<Gpu>,
 }
 
-/// `node_visible` is the node's own `CUDA_VISIBLE_DEVICES`: apps get nothing that the node was not given.
+/// `node_visible` is the node's own `CUDA_VISIBLE_DEVICES`, which restricts the GPUs of apps.
 pub fn decide(
     asked: &Gpus,
     missing: WhenMissing,
     detected: &[Gpu],
     node_visible: Option<&str>,
-) -> Result<GpuPlan, Refusal> {
+) -> Result<GpuPlan, GpuError> {
     let allowed = node_visible.map_or_else(|| detected.to_vec(), |list| visible(list, detected));
     let (chosen, lacking) = match asked {
         Gpus::Unset => return Ok(GpuPlan { devices: None, warnings: vec![], status: GpuStatus::Unset }),
@@ -64,18 +64,18 @@ pub fn decide(
         Gpus::Count(count) => {
             let chosen: Vec<Chosen> = all(&allowed).into_iter().take(*count as usize).collect();
             let few = chosen.len() < *count as usize;
-            let lacking = few.then(|| format!("{count} GPUs were asked for, and the node has {}", chosen.len()));
+            let lacking = few.then(|| format!("{count} GPUs are requested, but the node has {}", chosen.len()));
             (chosen, lacking)
         }
-        Gpus::These(names) => these(names, detected, &allowed),
+        Gpus::These(names) => by_names(names, detected, &allowed),
     };
     let lacking = match (detected.is_empty(), allowed.is_empty()) {
-        (true, _) => Some("a GPU was asked for, and this machine has none that works".to_owned()),
-        (_, true) => Some("a GPU was asked for, and CUDA_VISIBLE_DEVICES of the node hides all of them".to_owned()),
+        (true, _) => Some("a GPU is requested, but this machine has no working GPU".to_owned()),
+        (_, true) => Some("a GPU is requested, but CUDA_VISIBLE_DEVICES of the node hides all of them".to_owned()),
         _ => lacking,
     };
     match (lacking, missing) {
-        (Some(why), WhenMissing::Refuse) => Err(Refusal { why }),
+        (Some(reason), WhenMissing::Refuse) => Err(GpuError { reason }),
         (lacking, _) => Ok(plan(chosen, lacking)),
     }
 }
@@ -83,10 +83,10 @@ pub fn decide(
 fn plan(chosen: Vec<Chosen>, lacking: Option<String>) -> GpuPlan {
     let gpus: Vec<Gpu> = chosen.iter().filter_map(|chosen| chosen.gpu.clone()).collect();
     let devices = chosen.into_iter().map(|chosen| chosen.name).collect::<Vec<_>>();
-    let instead = if devices.is_empty() { "apps work on the CPU" } else { "apps use those that there are" };
-    let warnings = lacking.iter().map(|why| format!("{why}: {instead}")).collect();
+    let fallback = if devices.is_empty() { "apps use the CPU" } else { "apps use the available ones" };
+    let warnings = lacking.iter().map(|reason| format!("{reason}: {fallback}")).collect();
     let status = match lacking {
-        Some(why) => GpuStatus::Degraded { why, gpus },
+        Some(reason) => GpuStatus::Degraded { reason, gpus },
         None => GpuStatus::Gpu { gpus },
     };
     GpuPlan { devices: Some(devices), warnings, status }
@@ -96,14 +96,14 @@ fn all(gpus: &[Gpu]) -> Vec<Chosen> {
     gpus.iter().map(|gpu| Chosen { name: gpu.index.to_string(), gpu: Some(gpu.clone()) }).collect()
 }
 
-/// The GPUs of these names, and which names are those of none.
-fn these(names: &[String], detected: &[Gpu], allowed: &[Gpu]) -> (Vec<Chosen>, Option<String>) {
+/// The GPUs with these names, and an error about unknown names.
+fn by_names(names: &[String], detected: &[Gpu], allowed: &[Gpu]) -> (Vec<Chosen>, Option<String>) {
     let slices = names.iter().any(|name| is_slice(name));
     let (mut chosen, mut lacking) = (Vec::<Chosen>::new(), Vec::new());
     for name in names {
         let found = match named(name, allowed) {
             Some(gpu) => {
-                // CUDA takes indices or identifiers, not both in one list, and slices have identifiers only.
+                // CUDA accepts indices or identifiers, not both in one list; slices have identifiers only.
                 let index = gpu.index.to_string();
                 let name = if slices { gpu.uuid.clone().unwrap_or(index) } else { index };
                 Chosen { name, gpu: Some(gpu.clone()) }
@@ -115,7 +115,7 @@ fn these(names: &[String], detected: &[Gpu], allowed: &[Gpu]) -> (Vec<Chosen>, O
                 continue;
             }
         };
-        // CUDA takes no GPU twice, and stops at the second.
+        // CUDA stops at the second occurrence of a GPU.
         if !chosen.iter().any(|other| other.name == found.name) {
             chosen.push(found);
         }
@@ -124,12 +124,12 @@ fn these(names: &[String], detected: &[Gpu], allowed: &[Gpu]) -> (Vec<Chosen>, O
     (chosen, lacking)
 }
 
-/// A part of a GPU that works like one (MIG).
+/// A slice of a GPU (MIG).
 fn is_slice(name: &str) -> bool {
     name.starts_with("MIG-")
 }
 
-/// By index, or by identifier, of which the beginning is enough where it fits one only.
+/// By index, or by an unambiguous prefix of the identifier.
 fn named<'a>(name: &str, gpus: &'a [Gpu]) -> Option<&'a Gpu> {
     if let Ok(index) = name.parse::<u32>() {
         return gpus.iter().find(|gpu| gpu.index == index);
@@ -139,19 +139,19 @@ fn named<'a>(name: &str, gpus: &'a [Gpu]) -> Option<&'a Gpu> {
     fitting.next().filter(|_| fitting.next().is_none())
 }
 
-/// As CUDA reads the list: it ends at the first name that is none.
+/// Parses the list as CUDA does: it ends at the first invalid name.
 fn visible(list: &str, detected: &[Gpu]) -> Vec<Gpu> {
     list.split(',').map_while(|name| named(name.trim(), detected).cloned()).collect()
 }
 
 impl GpuPlan {
-    /// The value of `CUDA_VISIBLE_DEVICES` for all apps together; `None`: as inherited.
+    /// The value of `CUDA_VISIBLE_DEVICES` for all apps together; `None`: inherited.
     pub fn visible(&self) -> Option<String> {
         self.assign(0, 1)
     }
 
-    /// The value for the app in one of several slots. GPUs are shared out in turn: with more GPUs than slots each app has
-    /// several, with fewer some apps share one.
+    /// The value for the app in a slot. GPUs are distributed round robin: with more GPUs than slots each app has several, with fewer
+    /// some apps share one.
     pub fn assign(&self, slot: usize, slots: usize) -> Option<String> {
         let devices = self.devices.as_ref()?;
         let mine: Vec<&str> = match devices.len() {
@@ -166,8 +166,8 @@ impl GpuPlan {
         self.devices.as_ref().is_none_or(|devices| !devices.is_empty())
     }
 
-    /// What to say about apps that together may take more memory of a GPU than it has.
-    pub(super) fn crowding(&self, fraction: Option<f64>, slots: usize) -> Vec<String> {
+    /// A warning if apps on one GPU may together use more memory than it has.
+    pub(super) fn oversubscription(&self, fraction: Option<f64>, slots: usize) -> Vec<String> {
         let (Some(fraction), Some(devices)) = (fraction, &self.devices) else { return vec![] };
         if devices.is_empty() {
             return vec![];
@@ -175,7 +175,7 @@ impl GpuPlan {
         let sharing = slots.div_ceil(devices.len());
         let crowded = sharing > 1 && sharing as f64 * fraction > 1.0;
         let text = || {
-            format!("{sharing} apps share a GPU, and each may take {fraction} of its memory: that is more than it has")
+            format!("{sharing} apps share a GPU, and each may use {fraction} of its memory: together more than it has")
         };
         crowded.then(text).into_iter().collect()
     }

@@ -22,7 +22,7 @@ fn one_gpu() -> GpuPlan {
     decide(&Gpus::All, WhenMissing::Warn, &[gpu], None).unwrap()
 }
 
-/// A child that takes so many bytes when it is told to, and keeps them. `tail` keeps a line that does not end.
+/// A child that allocates this much memory on request: `tail` stores an endless line.
 fn eater(mebibytes: u64) -> Child {
     let script = format!("read go; head -c {mebibytes}M /dev/zero | tail");
     let mut command = Command::new("sh");
@@ -30,7 +30,7 @@ fn eater(mebibytes: u64) -> Child {
     command.spawn().unwrap()
 }
 
-/// Lets it eat until it is ended, or has written what it ate; returns the signal that ended it.
+/// Lets it allocate until it is killed or has written the data; returns the signal.
 fn fed(mut child: Child) -> Option<i32> {
     drop(child.stdin.take());
     let mut written = vec![];
@@ -42,8 +42,8 @@ fn fed(mut child: Child) -> Option<i32> {
 fn environments() {
     let environment = |resources: &Resources, plan, slot, slots| {
         let (confinement, _) = Confinement::new(resources, plan, slots);
-        let told = confinement.environment(slot);
-        told.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        let variables = confinement.environment(slot);
+        variables.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     };
     let share = Resources { gpu_memory_fraction: Some(0.5), ..RESOURCES };
     let threads = Resources { app_cpus: Some(1.5), ..RESOURCES };
@@ -57,48 +57,48 @@ fn environments() {
 }
 
 #[test]
-fn what_cannot_be_held_is_said() {
+fn limits_that_cannot_be_enforced_are_reported() {
     let limits = Resources { app_cpus: Some(1.0), app_memory_bytes: Some(512 << 20), ..RESOURCES };
-    let (_, notices) = Confinement::within(Err("why".into()), &limits, unset(), 1);
+    let (_, notices) = Confinement::within(Err("reason".into()), &limits, unset(), 1);
     assert_eq!(
         notices,
         [
-            "the kernel does not limit the memory of apps (why): the node looks every second, and ends an app that has more \
+            "the kernel does not limit the memory of apps (reason): the node polls every second, and kills an app that uses more \
              than 512 MiB",
-            "the CPU time of apps is not limited (why): they are only told how many threads to use",
+            "the CPU time of apps is not limited (reason): only their number of threads is set",
         ]
     );
-    let (_, notices) = Confinement::within(Err("why".into()), &RESOURCES, unset(), 1);
-    assert!(notices.is_empty(), "nothing was asked for");
+    let (_, notices) = Confinement::within(Err("reason".into()), &RESOURCES, unset(), 1);
+    assert!(notices.is_empty(), "no limit is configured");
 }
 
 #[test]
-fn an_app_that_takes_too_much_is_ended_by_the_watch() {
+fn the_watchdog_kills_an_app_above_its_limit() {
     let limits = Resources { app_memory_bytes: Some(64 << 20), ..RESOURCES };
     let (confinement, _) = Confinement::within(Err("a test".into()), &limits, unset(), 1);
     let child = eater(150);
     let confined = confinement.enter(child.id()).unwrap();
-    assert_eq!(confined.verdict(), None);
-    // It holds what it ate until somebody reads it: the pipe is left full until the watch has looked.
+    assert_eq!(confined.kill_reason(), None);
+    // The full pipe keeps the memory allocated until the watchdog has polled.
     let mut child = child;
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    assert_eq!(confined.verdict().unwrap(), "it took more than the 64 MiB of memory it may have");
+    assert_eq!(confined.kill_reason().unwrap(), "it used more than its memory limit of 64 MiB");
 }
 
 #[test]
-fn a_modest_app_is_left_alone() {
+fn an_app_below_its_limit_is_not_killed() {
     let limits = Resources { app_memory_bytes: Some(200 << 20), ..RESOURCES };
     let (confinement, _) = Confinement::within(Err("a test".into()), &limits, unset(), 1);
     let child = eater(20);
     let confined = confinement.enter(child.id()).unwrap();
     assert_eq!(fed(child), None);
-    assert_eq!(confined.verdict(), None);
+    assert_eq!(confined.kill_reason(), None);
 }
 
-/// The kernel's own limits, where this process may have them.
+/// Limits of the kernel, if this process may set them.
 #[test]
-fn an_app_that_takes_too_much_is_ended_by_the_kernel() {
+fn the_kernel_kills_an_app_above_its_limit() {
     let limits = Resources { app_memory_bytes: Some(64 << 20), app_cpus: Some(0.5), ..RESOURCES };
     let (confinement, notices) = Confinement::new(&limits, unset(), 1);
     if confinement.cgroup.as_ref().is_none_or(|parent| !parent.memory || !parent.cpu) {
@@ -113,18 +113,18 @@ fn an_app_that_takes_too_much_is_ended_by_the_kernel() {
     let own = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     assert!(own.contains(&format!("/trellis-app-{pid}")), "{own}");
     assert_eq!(fed(child), Some(9));
-    assert_eq!(confined.verdict().unwrap(), "it took more than the 64 MiB of memory it may have");
+    assert_eq!(confined.kill_reason().unwrap(), "it used more than its memory limit of 64 MiB");
     drop(confined);
 
     let child = eater(20);
     let confined = confinement.enter(child.id()).unwrap();
     assert_eq!(fed(child), None);
-    assert_eq!(confined.verdict(), None);
+    assert_eq!(confined.kill_reason(), None);
 }
 
-/// What an app leaves running ends with its cgroup.
+/// Dropping the cgroup kills remaining processes of an app.
 #[test]
-fn nothing_of_an_app_outlives_its_cgroup() {
+fn no_process_of_an_app_outlives_its_cgroup() {
     let limits = Resources { app_memory_bytes: Some(64 << 20), ..RESOURCES };
     let (confinement, notices) = Confinement::new(&limits, unset(), 1);
     if confinement.cgroup.as_ref().is_none_or(|parent| !parent.memory) {
@@ -132,7 +132,7 @@ fn nothing_of_an_app_outlives_its_cgroup() {
         return;
     }
     let mut child = Command::new("sh");
-    // A daemon: in a session of its own, holding our pipe.
+    // A daemon in its own session, which holds our pipe.
     child
         .args(["-c", "read go; setsid sleep 1000 & exit"])
         .stdin(Stdio::piped())
@@ -143,7 +143,7 @@ fn nothing_of_an_app_outlives_its_cgroup() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     drop(confined);
-    // Ends when the last holder of the pipe has.
+    // Returns when the last holder of the pipe has exited.
     child.stdout.take().unwrap().read_to_end(&mut vec![]).unwrap();
 }
 

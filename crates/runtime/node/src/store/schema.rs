@@ -1,4 +1,4 @@
-//! The tables, and how old ones become new ones.
+//! The schema and its migrations.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::StoreError;
 pub const DATABASE: &str = "node.db";
 const VERSION: i64 = 1;
 
-/// `idle` holds objects whose last need went in the transaction that is under way.
+/// `idle` contains objects that became unreferenced in the current transaction.
 const TABLES: &str = "
 CREATE TABLE identity (superlink TEXT PRIMARY KEY, node_id INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE run (
@@ -45,15 +45,20 @@ WHEN NOT EXISTS (SELECT 1 FROM need WHERE object_id = old.object_id)
 BEGIN INSERT OR IGNORE INTO idle VALUES (old.object_id); END;
 ";
 
+/// More than the number of different statements.
+const CACHED_STATEMENTS: usize = 32;
+
 pub fn in_memory() -> Result<Connection, StoreError> {
     let connection = Connection::open_in_memory()?;
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     connection.execute_batch(TABLES)?;
     Ok(connection)
 }
 
 pub fn open(directory: &Path) -> Result<Connection, StoreError> {
     let mut connection = Connection::open(directory.join(DATABASE))?;
-    // A node's state is small: so is what it keeps of it in memory.
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    // The state of a node is small, and so is its cache.
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -256; PRAGMA mmap_size = 0;",
     )?;

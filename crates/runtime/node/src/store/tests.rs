@@ -70,27 +70,27 @@ fn an_instruction_and_its_reply_survive_restarts() {
     scene.store.put_run(&proto::Run { run_id: 7, ..Default::default() }, 102.0).unwrap();
     scene.store.objects().put(object_id(OTHER), OTHER).unwrap();
     assert!(scene.store.answer(id("a"), &answer("reply", &[OTHER], Some(context.clone())), 103.0).unwrap());
-    assert!(!scene.store.objects().has(object_id(CHUNK)), "an instruction that was answered needs nothing");
+    assert!(!scene.store.objects().has(object_id(CHUNK)), "an answered instruction needs no objects");
 
     let scene = scene.restart();
-    let owed = scene.store.oldest_owed().unwrap().unwrap();
-    assert_eq!((owed.id, owed.tree.object_id, owed.runtime_s), (id("a"), id("reply").to_string(), 0.5));
+    let pending = scene.store.oldest_pending().unwrap().unwrap();
+    assert_eq!((pending.id, pending.tree.object_id, pending.runtime_s), (id("a"), id("reply").to_string(), 0.5));
     assert_eq!(scene.store.waiting().unwrap(), Waiting { replies: 1, bytes: 16, oldest_at: Some(103.0) });
     assert_eq!(scene.store.run(RunId(7)).unwrap().unwrap().context, Some(context));
     assert!(scene.store.objects().has(object_id(OTHER)));
     scene.store.forget(id("a")).unwrap();
-    assert!(scene.store.oldest_owed().unwrap().is_none());
+    assert!(scene.store.oldest_pending().unwrap().is_none());
     assert!(scene.store.objects().all().unwrap().is_empty());
 }
 
 #[test]
-fn an_object_goes_with_its_last_need() {
+fn an_object_is_removed_when_it_becomes_unreferenced() {
     let scene = Scene::new();
     scene.receive("a", &[CHUNK]);
     scene.receive("b", &[CHUNK]);
     scene.store.forget(id("a")).unwrap();
     assert!(scene.store.objects().has(object_id(CHUNK)));
-    // An answer may consist of what it answers.
+    // The answer may contain an object of its instruction.
     scene.steps("b", &[Event::Fetched, Event::Started]);
     scene.store.answer(id("b"), &answer("reply", &[CHUNK], None), 103.0).unwrap();
     assert!(scene.store.objects().has(object_id(CHUNK)));
@@ -99,22 +99,22 @@ fn an_object_goes_with_its_last_need() {
 }
 
 #[test]
-fn a_damaged_reply_is_made_again() {
+fn a_damaged_reply_is_executed_again() {
     let scene = Scene::new();
     scene.receive("a", &[CHUNK]);
     scene.steps("a", &[Event::Fetched, Event::Started]);
     scene.store.answer(id("a"), &answer("reply", &[OTHER], None), 103.0).unwrap();
     scene.steps("a", &[Event::ObjectsLost]);
-    assert!(scene.store.oldest_owed().unwrap().is_none());
+    assert!(scene.store.oldest_pending().unwrap().is_none());
     let work = scene.store.work(id("a")).unwrap().unwrap();
     assert_eq!((work.state, work.attempts), (State::Fetching, 1));
     scene.store.objects().put(object_id(CHUNK), CHUNK).unwrap();
     let scene = scene.restart();
-    assert!(scene.store.objects().has(object_id(CHUNK)), "it is needed again");
+    assert!(scene.store.objects().has(object_id(CHUNK)), "it is referenced again");
 }
 
 #[test]
-fn replies_are_owed_oldest_first_and_runs_end_whole() {
+fn the_oldest_reply_is_first_and_runs_are_removed_completely() {
     let scene = Scene::new();
     scene.store.put_run(&proto::Run { run_id: 7, ..Default::default() }, 102.0).unwrap();
     for (name, at) in [("a", 105.0), ("b", 104.0)] {
@@ -122,15 +122,15 @@ fn replies_are_owed_oldest_first_and_runs_end_whole() {
         scene.steps(name, &[Event::Fetched, Event::Started]);
         scene.store.answer(id(name), &answer(name, &[OTHER], None), at).unwrap();
     }
-    assert_eq!(scene.store.oldest_owed().unwrap().unwrap().id, id("b"));
+    assert_eq!(scene.store.oldest_pending().unwrap().unwrap().id, id("b"));
     assert_eq!(scene.store.forget_run(RunId(7)).unwrap(), 2);
     assert!(scene.store.run(RunId(7)).unwrap().is_none());
-    assert!(!scene.store.step(id("a"), Event::Postponed).unwrap(), "what is gone stays gone");
+    assert!(!scene.store.step(id("a"), Event::Postponed).unwrap(), "a removed instruction stays removed");
     assert!(!scene.store.answer(id("a"), &answer("a", &[], None), 106.0).unwrap());
 }
 
 #[test]
-fn identity_is_kept_for_each_superlink() {
+fn the_identity_is_stored_per_superlink() {
     let scene = Scene::new();
     scene.store.set_node_id("one:9092", NodeId(u64::MAX)).unwrap();
     scene.store.set_node_id("two:9092", NodeId(5)).unwrap();
@@ -141,7 +141,7 @@ fn identity_is_kept_for_each_superlink() {
 }
 
 #[test]
-fn a_directory_serves_one_node_and_no_older_program() {
+fn a_directory_excludes_other_nodes_and_older_programs() {
     let scene = Scene::new();
     let second = Store::open(scene.directory.path()).map(drop).unwrap_err();
     assert!(matches!(second, StoreError::InUse { .. }), "{second}");
@@ -159,7 +159,7 @@ fn a_temporary_state_has_no_database_on_disk() {
     assert_eq!(scene.receive("a", &[CHUNK]), Receipt::New);
     assert!(scene.store.objects().has(object_id(CHUNK)) && scene.store.work(id("a")).unwrap().is_some());
     let files = |path: &str| std::fs::read_dir(scene.directory.path().join(path)).unwrap().count();
-    assert_eq!((files("."), files("objects")), (2, 0), "the lock and the directory of objects alone");
+    assert_eq!((files("."), files("objects")), (2, 0), "only the lock and the directory of objects");
     let second = Store::temporary(scene.directory.path()).map(drop).unwrap_err();
     assert!(matches!(second, StoreError::InUse { .. }), "{second}");
 }

@@ -1,5 +1,5 @@
-//! One instruction and its reply over the pipes of a worker. Objects go from file to pipe and from pipe to file, a few at a
-//! time. What becomes of the worker afterwards is not known here.
+//! Sends one instruction to a worker and receives its reply. Objects are streamed between files and pipes, a few at a time. The
+//! caller decides what happens to the worker afterwards.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,15 +13,15 @@ use trellis_core::id::{InvalidObjectId, ObjectId};
 use trellis_wire::object::object_id;
 use trellis_wire::proto;
 
-use super::frame::{self, Heard, Said};
+use super::frame::{self, Request, Response};
 use super::process::Worker;
 use crate::app::{InstalledApp, Job, Reply};
 use crate::objects::Objects;
 
-/// Objects between file and pipe; they are up to 5 MiB each unless an app was told otherwise.
+/// Objects in transfer between file and pipe; an object has up to 5 MiB by default.
 const OBJECTS_AHEAD: usize = 2;
 
-/// What a worker made of an instruction.
+/// The answer of a worker.
 pub enum Answer {
     Replied {
         reply: Box<Reply>,
@@ -30,100 +30,106 @@ pub enum Answer {
     Failed {
         reason: String,
     },
-    /// Its process ends.
+    /// The app ends its process.
     Exit {
         reason: String,
     },
 }
 
-/// Why there is no answer. The worker is of no use after any of them.
+/// EndReason there is no answer. The worker is unusable afterwards.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    #[error("the worker is gone")]
+pub enum ExchangeError {
+    #[error("the worker has exited")]
     Gone(#[source] io::Error),
-    #[error("the worker sends what it must not: {0}")]
-    Nonsense(String),
-    #[error("object {0} of the instruction is not here, or damaged")]
+    #[error("the worker violates the protocol: {0}")]
+    Protocol(String),
+    #[error("object {0} of the instruction is missing or damaged")]
     Missing(ObjectId),
-    #[error("objects cannot be read or kept")]
+    #[error("objects cannot be read or stored")]
     Disk(#[source] io::Error),
 }
 
-impl Trouble {
-    fn of_pipe(error: io::Error) -> Trouble {
+impl ExchangeError {
+    fn of_pipe(error: io::Error) -> ExchangeError {
         match error.kind() {
-            io::ErrorKind::InvalidData => Trouble::Nonsense(error.to_string()),
-            _ => Trouble::Gone(error),
+            io::ErrorKind::InvalidData => ExchangeError::Protocol(error.to_string()),
+            _ => ExchangeError::Gone(error),
         }
     }
 }
 
-impl From<JoinError> for Trouble {
-    fn from(error: JoinError) -> Trouble {
-        Trouble::Disk(io::Error::other(error))
+impl From<JoinError> for ExchangeError {
+    fn from(error: JoinError) -> ExchangeError {
+        ExchangeError::Disk(io::Error::other(error))
     }
 }
 
-impl From<InvalidObjectId> for Trouble {
-    fn from(error: InvalidObjectId) -> Trouble {
-        Trouble::Nonsense(error.to_string())
+impl From<InvalidObjectId> for ExchangeError {
+    fn from(error: InvalidObjectId) -> ExchangeError {
+        ExchangeError::Protocol(error.to_string())
     }
 }
 
-pub async fn carry_out(
+pub async fn execute(
     worker: &mut Worker,
     job: &Job,
     app: &InstalledApp,
     objects: &Objects,
-) -> Result<Answer, Trouble> {
+) -> Result<Answer, ExchangeError> {
     send(worker, job, app, objects).await?;
     let (keep, kept) = mpsc::channel(OBJECTS_AHEAD);
     let objects = objects.clone();
-    let keeping = spawn_blocking(move || keep_all(&objects, kept));
-    let heard = receive(worker, &keep).await;
+    let keeping = spawn_blocking(move || store_all(&objects, kept));
+    let response = receive(worker, &keep).await;
     drop(keep);
-    // If nothing more could be kept, that is the reason of everything else.
+    // A failure to store objects is the cause of all other errors.
     let kept = keeping.await??;
-    match heard? {
-        (Heard::Reply { loaded, runtime_s }, parts) => {
+    match response? {
+        (Response::Reply { loaded, runtime_s }, parts) => {
             let reply = checked(job, &parts, &kept, runtime_s)?;
             Ok(Answer::Replied { reply: Box::new(reply), loaded })
         }
-        (Heard::Failed { reason }, _) => Ok(Answer::Failed { reason }),
-        (Heard::Exit { reason }, _) => Ok(Answer::Exit { reason }),
-        (other, _) => Err(Trouble::Nonsense(format!("{other:?}"))),
+        (Response::Failed { reason }, _) => Ok(Answer::Failed { reason }),
+        (Response::Exit { reason }, _) => Ok(Answer::Exit { reason }),
+        (other, _) => Err(ExchangeError::Protocol(format!("{other:?}"))),
     }
 }
 
-async fn send(worker: &mut Worker, job: &Job, app: &InstalledApp, objects: &Objects) -> Result<(), Trouble> {
+async fn send(worker: &mut Worker, job: &Job, app: &InstalledApp, objects: &Objects) -> Result<(), ExchangeError> {
     let mut order = Vec::new();
     children_first(&job.tree, &mut HashSet::new(), &mut order)?;
-    let directory = worker.app_directory(app).await.map_err(Trouble::Disk)?;
+    let directory = worker.app_directory(app).await.map_err(ExchangeError::Disk)?;
     let directory = directory.to_str().ok_or_else(|| {
-        Trouble::Disk(io::Error::other(format!("{} is not a path that Python can be told", directory.display())))
+        ExchangeError::Disk(io::Error::other(format!(
+            "the path {} is not UTF-8, which Python requires",
+            directory.display()
+        )))
     })?;
-    let said = Said::Instruction { directory, client_app: &app.client_app, objects: order.len() };
+    let said = Request::Instruction { directory, client_app: &app.client_app, objects: order.len() };
     let parts: [&[u8]; 2] = [&job.context.encode_to_vec(), &job.tree.encode_to_vec()];
-    frame::write(&mut worker.to, said, &parts).await.map_err(Trouble::of_pipe)?;
+    frame::write(&mut worker.to, said, &parts).await.map_err(ExchangeError::of_pipe)?;
     let (fetch, mut fetched) = mpsc::channel(OBJECTS_AHEAD);
     let objects = objects.clone();
     let fetching = spawn_blocking(move || fetch_all(&objects, &order, &fetch));
     while let Some((id, bytes)) = fetched.recv().await {
-        let said = Said::Object { id: id.to_string() };
-        frame::write(&mut worker.to, said, &[&bytes]).await.map_err(Trouble::of_pipe)?;
+        let said = Request::Object { id: id.to_string() };
+        frame::write(&mut worker.to, said, &[&bytes]).await.map_err(ExchangeError::of_pipe)?;
     }
     fetching.await??;
-    worker.to.flush().await.map_err(Trouble::of_pipe)
+    worker.to.flush().await.map_err(ExchangeError::of_pipe)
 }
 
-/// Takes what the worker says up to the end of its answer; objects are handed on.
-async fn receive(worker: &mut Worker, keep: &mpsc::Sender<(ObjectId, Bytes)>) -> Result<(Heard, Vec<Bytes>), Trouble> {
+/// Reads frames up to the end of the answer; passes objects on.
+async fn receive(
+    worker: &mut Worker,
+    keep: &mpsc::Sender<(ObjectId, Bytes)>,
+) -> Result<(Response, Vec<Bytes>), ExchangeError> {
     loop {
-        match frame::read(&mut worker.from).await.map_err(Trouble::of_pipe)? {
-            (Heard::Object { id }, mut parts) if parts.len() == 1 => {
+        match frame::read(&mut worker.from).await.map_err(ExchangeError::of_pipe)? {
+            (Response::Object { id }, mut parts) if parts.len() == 1 => {
                 let object = (id.parse()?, parts.remove(0));
                 if keep.send(object).await.is_err() {
-                    return Err(Trouble::Disk(io::Error::other("nothing more can be kept")));
+                    return Err(ExchangeError::Disk(io::Error::other("objects cannot be stored any more")));
                 }
             }
             last => return Ok(last),
@@ -131,9 +137,9 @@ async fn receive(worker: &mut Worker, keep: &mpsc::Sender<(ObjectId, Bytes)>) ->
     }
 }
 
-fn fetch_all(objects: &Objects, ids: &[ObjectId], to: &mpsc::Sender<(ObjectId, Bytes)>) -> Result<(), Trouble> {
+fn fetch_all(objects: &Objects, ids: &[ObjectId], to: &mpsc::Sender<(ObjectId, Bytes)>) -> Result<(), ExchangeError> {
     for id in ids {
-        let bytes = objects.read(*id).map_err(Trouble::Disk)?.ok_or(Trouble::Missing(*id))?;
+        let bytes = objects.read(*id).map_err(ExchangeError::Disk)?.ok_or(ExchangeError::Missing(*id))?;
         if to.blocking_send((*id, bytes)).is_err() {
             break;
         }
@@ -141,20 +147,23 @@ fn fetch_all(objects: &Objects, ids: &[ObjectId], to: &mpsc::Sender<(ObjectId, B
     Ok(())
 }
 
-/// Keeps objects whose names are right; apps share a process with the worker, so what it says is not to be trusted.
-fn keep_all(objects: &Objects, mut from: mpsc::Receiver<(ObjectId, Bytes)>) -> Result<HashSet<ObjectId>, Trouble> {
+/// Stores objects with verified ids: apps share a process with the worker, so its messages are not trusted.
+fn store_all(
+    objects: &Objects,
+    mut from: mpsc::Receiver<(ObjectId, Bytes)>,
+) -> Result<HashSet<ObjectId>, ExchangeError> {
     let mut kept = HashSet::new();
     while let Some((id, bytes)) = from.blocking_recv() {
         if object_id(&bytes) != id {
-            return Err(Trouble::Nonsense(format!("object {id} has another content")));
+            return Err(ExchangeError::Protocol(format!("object {id} has other content")));
         }
-        objects.put(id, &bytes).map_err(Trouble::Disk)?;
+        objects.put(id, &bytes).map_err(ExchangeError::Disk)?;
         kept.insert(id);
     }
     Ok(kept)
 }
 
-/// The ids of a tree, each once, children before parents.
+/// The distinct ids of a tree, children before parents.
 fn children_first(
     tree: &proto::ObjectTree,
     seen: &mut HashSet<ObjectId>,
@@ -171,22 +180,22 @@ fn children_first(
     Ok(())
 }
 
-/// The reply, if it is one to this instruction and complete.
-fn checked(job: &Job, parts: &[Bytes], kept: &HashSet<ObjectId>, runtime_s: f64) -> Result<Reply, Trouble> {
-    let nonsense = |what: &str| Trouble::Nonsense(what.to_owned());
-    let [message, tree, context] = parts else { return Err(nonsense("a reply that is not of three parts")) };
-    let malformed = |error: prost::DecodeError| Trouble::Nonsense(error.to_string());
+/// Verifies that the reply answers this instruction and is complete.
+fn checked(job: &Job, parts: &[Bytes], kept: &HashSet<ObjectId>, runtime_s: f64) -> Result<Reply, ExchangeError> {
+    let violation = |what: &str| ExchangeError::Protocol(what.to_owned());
+    let [message, tree, context] = parts else { return Err(violation("a reply without three parts")) };
+    let malformed = |error: prost::DecodeError| ExchangeError::Protocol(error.to_string());
     let message = proto::Message::decode(message.clone()).map_err(malformed)?;
     let tree = proto::ObjectTree::decode(tree.clone()).map_err(malformed)?;
     let context = proto::Context::decode(context.clone()).map_err(malformed)?;
-    let metadata = message.metadata.as_ref().ok_or_else(|| nonsense("a reply without metadata"))?;
+    let metadata = message.metadata.as_ref().ok_or_else(|| violation("a reply without metadata"))?;
     if metadata.reply_to_message_id != job.metadata().message_id {
-        return Err(nonsense("the app returned a message that is not a reply to the instruction"));
+        return Err(violation("the app returned a message that is not a reply to the instruction"));
     }
     let mut ids = Vec::new();
     children_first(&tree, &mut HashSet::new(), &mut ids)?;
     if metadata.message_id != tree.object_id || ids.iter().any(|id| !kept.contains(id)) {
-        return Err(nonsense("a reply without all of its objects"));
+        return Err(violation("a reply without all of its objects"));
     }
     Ok(Reply { message, tree, context, runtime_s })
 }

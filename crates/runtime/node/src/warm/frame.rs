@@ -1,5 +1,5 @@
-//! Frames between a node and its workers: a header in JSON with its length before it, then the parts that it announces.
-//! What is in the parts is not known here.
+//! Frames between a node and its workers: a length-prefixed JSON header, then the parts that it announces. The content of the
+//! parts is not interpreted here.
 
 use std::io;
 
@@ -7,26 +7,26 @@ use bytes::{BufMut, Bytes};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// A header holds names, numbers and reasons.
+/// A header contains names, numbers and reasons.
 const MAX_HEADER_BYTES: u32 = 1 << 20;
-/// No object, context or message can be larger: protobuf has the same limit.
+/// The size limit of protobuf, which objects, contexts and messages share.
 const MAX_PART_BYTES: u64 = 1 << 31;
 const MAX_PARTS: usize = 8;
 
-/// What a node says.
+/// A frame from the node.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Said<'a> {
-    /// Parts: context, object tree. As many objects follow, children before parents.
+pub enum Request<'a> {
+    /// Parts: context, object tree. `objects` objects follow, children before parents.
     Instruction { directory: &'a str, client_app: &'a str, objects: usize },
-    /// Part: its bytes.
+    /// Part: the content.
     Object { id: String },
 }
 
-/// What a worker says.
+/// A frame from a worker.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Heard {
+pub enum Response {
     Ready {
         python: String,
         flwr: String,
@@ -34,17 +34,17 @@ pub enum Heard {
     Unusable {
         reason: String,
     },
-    /// Part: its bytes.
+    /// Part: the content.
     Object {
         id: String,
     },
     /// Parts: message, object tree, context.
     Reply {
-        /// The app is loaded now.
+        /// Whether this instruction loaded the app.
         loaded: bool,
         runtime_s: f64,
     },
-    /// There is a reply, but it cannot be sent.
+    /// The reply exists, but cannot be sent.
     Failed {
         reason: String,
     },
@@ -57,19 +57,19 @@ pub enum Heard {
 #[derive(Serialize)]
 struct Sent<'a> {
     #[serde(flatten)]
-    said: Said<'a>,
+    request: Request<'a>,
     parts: Vec<usize>,
 }
 
 #[derive(Deserialize)]
 struct Received {
     #[serde(flatten)]
-    heard: Heard,
+    response: Response,
     parts: Vec<u64>,
 }
 
-pub async fn write(to: &mut (impl AsyncWrite + Unpin), said: Said<'_>, parts: &[&[u8]]) -> io::Result<()> {
-    let sent = Sent { said, parts: parts.iter().map(|part| part.len()).collect() };
+pub async fn write(to: &mut (impl AsyncWrite + Unpin), request: Request<'_>, parts: &[&[u8]]) -> io::Result<()> {
+    let sent = Sent { request, parts: parts.iter().map(|part| part.len()).collect() };
     let header = serde_json::to_vec(&sent)?;
     to.write_u32(header.len() as u32).await?;
     to.write_all(&header).await?;
@@ -79,8 +79,9 @@ pub async fn write(to: &mut (impl AsyncWrite + Unpin), said: Said<'_>, parts: &[
     Ok(())
 }
 
-/// The next frame. An error of kind `InvalidData` means that this is no worker, or no more; any other that it is gone.
-pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(Heard, Vec<Bytes>)> {
+/// Reads the next frame. An error of kind `InvalidData` means that the worker violates the protocol, any other that it has
+/// exited.
+pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(Response, Vec<Bytes>)> {
     let length = from.read_u32().await?;
     if length > MAX_HEADER_BYTES {
         return Err(invalid(format!("a header of {length} bytes")));
@@ -94,7 +95,7 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(Heard, Vec
     for length in received.parts {
         parts.push(read_part(from, length).await?);
     }
-    Ok((received.heard, parts))
+    Ok((received.response, parts))
 }
 
 async fn read_part(from: &mut (impl AsyncRead + Unpin), length: u64) -> io::Result<Bytes> {
@@ -122,10 +123,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frame_is_taken_apart_or_refused() {
+    async fn a_frame_is_parsed_or_refused() {
         let good = frame(r#"{"kind":"object","parts":[3,0],"id":"x"}"#, b"abc");
-        let (heard, parts) = read(&mut good.as_slice()).await.unwrap();
-        assert!(matches!(heard, Heard::Object { id } if id == "x"));
+        let (response, parts) = read(&mut good.as_slice()).await.unwrap();
+        assert!(matches!(response, Response::Object { id } if id == "x"));
         assert_eq!(parts, [Bytes::from("abc"), Bytes::new()]);
 
         let cases = [
@@ -141,10 +142,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frame_is_written_with_its_lengths() {
+    async fn a_frame_is_written_with_the_lengths_of_its_parts() {
         let mut written = Vec::new();
-        let said = Said::Instruction { directory: "/apps/a", client_app: "a.client:app", objects: 2 };
-        write(&mut written, said, &[b"ab", b""]).await.unwrap();
+        let request = Request::Instruction { directory: "/apps/a", client_app: "a.client:app", objects: 2 };
+        write(&mut written, request, &[b"ab", b""]).await.unwrap();
         let header =
             r#"{"kind":"instruction","directory":"/apps/a","client_app":"a.client:app","objects":2,"parts":[2,0]}"#;
         assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&frame(header, b"ab")));

@@ -1,5 +1,5 @@
-//! What apps print: told line by line, not faster than a log can bear, and the last of it kept for the reason of a crash.
-//! Knows nothing of instructions.
+//! The output of apps: logged line by line with a rate limit; the last part is kept to explain a crash. Knows nothing of
+//! instructions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -10,13 +10,13 @@ use tokio::task::JoinHandle;
 use trellis_core::id::RunId;
 
 const TAIL_BYTES: usize = 8 << 10;
-/// A longer line is told in pieces.
+/// Longer lines are split.
 const MAX_LINE_BYTES: usize = 4 << 10;
-/// Lines that may come at once, and how many come free a second after that.
+/// The burst and the steady rate of logged lines.
 const BURST_LINES: f64 = 500.0;
 const LINES_PER_SECOND: f64 = 50.0;
 
-/// The output of one worker.
+/// The output of a worker.
 #[derive(Debug)]
 pub struct Output {
     pid: u32,
@@ -25,14 +25,14 @@ pub struct Output {
 }
 
 impl Output {
-    /// Reads until the worker, and everything it started, has closed its end.
+    /// Reads until the worker and its child processes have closed the pipe.
     pub fn follow(pid: u32, from: impl AsyncRead + Unpin + Send + 'static) -> (Arc<Output>, JoinHandle<()>) {
         let output = Arc::new(Output { pid, run: OnceLock::new(), tail: Mutex::default() });
         let reading = tokio::spawn(output.clone().read(from));
         (output, reading)
     }
 
-    /// From now on it is an app of this run that prints.
+    /// Sets the run that the output belongs to.
     pub fn belongs_to(&self, run: RunId) {
         let _ = self.run.set(run);
     }
@@ -43,24 +43,24 @@ impl Output {
         let mut pace = Pace::new(Instant::now());
         while let Ok(count @ 1..) = from.read(&mut buffer).await {
             self.keep(&buffer[..count]);
-            lines.take(&buffer[..count], |line| self.tell(&mut pace, line));
+            lines.take(&buffer[..count], |line| self.log(&mut pace, line));
         }
-        lines.rest(|line| self.tell(&mut pace, line));
-        self.tell_left_out(&mut pace);
+        lines.rest(|line| self.log(&mut pace, line));
+        self.log_left_out(&mut pace);
     }
 
     fn keep(&self, bytes: &[u8]) {
-        let mut tail = self.tail.lock().expect("nobody panics while holding it");
+        let mut tail = self.tail.lock().expect("no holder panics");
         tail.extend(bytes);
         let excess = tail.len().saturating_sub(TAIL_BYTES);
         tail.drain(..excess);
     }
 
-    fn tell(&self, pace: &mut Pace, line: &[u8]) {
+    fn log(&self, pace: &mut Pace, line: &[u8]) {
         if !pace.allows(Instant::now()) {
             return;
         }
-        self.tell_left_out(pace);
+        self.log_left_out(pace);
         let line = plain(line);
         match self.run.get() {
             Some(run) => tracing::info!(target: "trellis::app", %run, pid = self.pid, "{line}"),
@@ -68,17 +68,17 @@ impl Output {
         }
     }
 
-    fn tell_left_out(&self, pace: &mut Pace) {
+    fn log_left_out(&self, pace: &mut Pace) {
         let lines = std::mem::take(&mut pace.left_out);
         if lines > 0 {
             let run = self.run.get().map(|run| run.0);
-            tracing::warn!(target: "trellis::app", run, pid = self.pid, "{lines} lines that were printed too fast are left out");
+            tracing::warn!(target: "trellis::app", run, pid = self.pid, "{lines} lines above the rate limit are left out");
         }
     }
 
-    /// The last of it, from the start of a line, without colours.
+    /// The end of the output, from the start of a line, without colours.
     pub fn tail(&self, limit_bytes: usize) -> String {
-        let tail = self.tail.lock().expect("nobody panics while holding it");
+        let tail = self.tail.lock().expect("no holder panics");
         let from = tail.len().saturating_sub(limit_bytes);
         let last: Vec<u8> = tail.range(from..).copied().collect();
         let cut = from > 0 || tail.len() == TAIL_BYTES;
@@ -91,7 +91,7 @@ impl Output {
     }
 }
 
-/// Makes lines of pieces. As on a terminal, a carriage return starts a line over: progress bars show their last state.
+/// Splits chunks into lines. As on a terminal, a carriage return restarts the line: progress bars show their last state.
 #[derive(Default)]
 struct Lines {
     line: Vec<u8>,
@@ -117,7 +117,7 @@ impl Lines {
         }
     }
 
-    /// The line as far as it came.
+    /// The incomplete last line.
     fn rest(&mut self, mut each: impl FnMut(&[u8])) {
         self.returned = false;
         if !self.line.is_empty() {
@@ -127,7 +127,7 @@ impl Lines {
     }
 }
 
-/// Allows bursts, and a steady number of lines after that.
+/// A token bucket.
 struct Pace {
     allowance: f64,
     seen: Instant,
@@ -152,7 +152,7 @@ impl Pace {
     }
 }
 
-/// Text without colours and other control sequences, which have no place in a log or a reason.
+/// Removes colours and other control sequences.
 fn plain(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut shown = String::with_capacity(text.len());
@@ -160,7 +160,7 @@ fn plain(line: &[u8]) -> String {
     while let Some(character) = characters.next() {
         match character {
             '\x1b' if characters.next_if_eq(&'[').is_some() => {
-                // A control sequence ends with its first character of this range.
+                // A control sequence ends with the first character in this range.
                 characters.by_ref().find(|character| ('@'..='~').contains(character));
             }
             '\t' => shown.push(character),
@@ -178,23 +178,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_and_plain() {
-        let mut told = Vec::new();
+    fn lines_are_complete_and_plain() {
+        let mut lines_seen = Vec::new();
         let mut lines = Lines::default();
         let long = "x".repeat(MAX_LINE_BYTES + 1);
         let printed = format!(
             "one\r\n\ntw\u{1b}[92mo\u{1b}[0m\n 10%|#   |\r 20%|##  |\r100%|####|\n{long}\nbell\u{7}, tab\there\nhalf a li"
         );
         for piece in printed.as_bytes().chunks(7) {
-            lines.take(piece, |line| told.push(plain(line)));
+            lines.take(piece, |line| lines_seen.push(plain(line)));
         }
-        lines.rest(|line| told.push(plain(line)));
+        lines.rest(|line| lines_seen.push(plain(line)));
         let piece = &long[1..];
-        assert_eq!(told, ["one", "two", "100%|####|", piece, "x", "bell, tab\there", "half a li"]);
+        assert_eq!(lines_seen, ["one", "two", "100%|####|", piece, "x", "bell, tab\there", "half a li"]);
     }
 
     #[tokio::test]
-    async fn the_tail_starts_with_a_line_and_is_bounded() {
+    async fn the_tail_starts_with_a_line_and_is_limited() {
         let printed: String = (0..10_000).map(|number| format!("line {number}\n")).collect();
         let (output, reading) = Output::follow(1, std::io::Cursor::new(printed.into_bytes()));
         reading.await.unwrap();
@@ -207,11 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_counted_and_passes() {
+    fn a_flood_is_limited_and_counted() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
-        let told = (0..10_000).filter(|_| pace.allows(start)).count();
-        assert_eq!((told, pace.left_out), (500, 9_500));
+        let allowed = (0..10_000).filter(|_| pace.allows(start)).count();
+        assert_eq!((allowed, pace.left_out), (500, 9_500));
         assert!(pace.allows(start + Duration::from_millis(20)));
         assert!(!pace.allows(start + Duration::from_millis(21)));
         assert!((0..500).all(|_| pace.allows(start + Duration::from_secs(3600))));

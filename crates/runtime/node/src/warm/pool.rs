@@ -1,5 +1,5 @@
-//! The workers of a node: which are at work, which rest for the next instruction of their run, and which waits for the next
-//! run. When one goes is decided in `fate`; what they are asked to do is not known here.
+//! The pool of workers: active ones, idle ones that wait for the next instruction of their run, and a spare one for the next run.
+//! `retention` decides which are kept; the pool does not know what workers execute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -12,8 +12,8 @@ use trellis_clock::now_s;
 use trellis_core::Seconds;
 use trellis_core::id::RunId;
 
-use super::fate::{Condition, Fate, Why, fate};
 use super::process::{Launcher, Process, StartError, Starting, Worker};
+use super::retention::{Condition, EndReason, Retention, decide};
 use super::{WorkerStatus, chain};
 use crate::app::InstalledApp;
 use crate::config::{Spare as SpareSetting, WarmSettings};
@@ -24,7 +24,7 @@ pub struct Workers {
     settings: WarmSettings,
     watch: Watch,
     pool: Mutex<Pool>,
-    /// Workers on their way out.
+    /// Workers that are being stopped.
     endings: TaskTracker,
 }
 
@@ -34,25 +34,25 @@ struct Pool {
     busy: HashMap<RunId, Serving>,
     spare: Option<Spare>,
     /// A run came that had no worker; another may come.
-    wants_spare: bool,
-    /// Grows with each worker that comes to rest.
-    rests: u64,
+    needs_spare: bool,
+    /// Incremented with each released worker.
+    releases: u64,
     closed: bool,
 }
 
-/// A worker that belongs to a run.
-pub struct Owned {
+/// A worker that is assigned to a run.
+pub struct RunWorker {
     pub worker: Worker,
     pub run: RunId,
-    /// The bundle that its app came in.
+    /// The hash of its app's bundle.
     hash: String,
     messages: u64,
 }
 
 struct Idle {
-    owned: Owned,
+    worker: RunWorker,
     since: Instant,
-    rest: u64,
+    release: u64,
     _timer: Timer,
 }
 
@@ -69,7 +69,7 @@ struct Spare {
     _timer: Timer,
 }
 
-/// Something that happens later, unless nobody needs it any more.
+/// A delayed action; dropping it cancels the action.
 struct Timer(AbortHandle);
 
 impl Drop for Timer {
@@ -84,25 +84,25 @@ impl Workers {
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().expect("nobody panics while holding it")
+        self.pool.lock().expect("no holder panics")
     }
 
     pub fn are_closed(&self) -> bool {
         self.pool().closed
     }
 
-    /// The worker of the run if it is still of use, else the spare one, else a new one.
-    pub async fn one_for(&self, run: RunId, app: &InstalledApp) -> Result<Owned, StartError> {
+    /// Acquires the worker of the run if it is still usable, otherwise the spare one, otherwise a new one.
+    pub async fn acquire(&self, run: RunId, app: &InstalledApp) -> Result<RunWorker, StartError> {
         if let Some(owned) = self.take_idle(run, app) {
             return Ok(owned);
         }
         let spare = {
             let mut pool = self.pool();
-            pool.wants_spare = true;
+            pool.needs_spare = true;
             pool.spare.take()
         };
         let ready = match spare {
-            // If something is wrong with it, starting another one tells.
+            // If the spare one failed, starting another one gives the error.
             Some(spare) => spare.starting.await.ok().and_then(Result::ok).filter(|it| !it.process().has_ended()),
             None => None,
         };
@@ -112,38 +112,38 @@ impl Workers {
         };
         worker.belongs_to(run);
         tracing::info!(%run, pid = worker.process().pid(), app = app.id, "app worker started");
-        Ok(Owned { worker, run, hash: app.hash.clone(), messages: 0 })
+        Ok(RunWorker { worker, run, hash: app.hash.clone(), messages: 0 })
     }
 
-    fn take_idle(&self, run: RunId, app: &InstalledApp) -> Option<Owned> {
-        let Idle { owned, .. } = self.pool().idle.remove(&run)?;
+    fn take_idle(&self, run: RunId, app: &InstalledApp) -> Option<RunWorker> {
+        let Idle { worker: owned, .. } = self.pool().idle.remove(&run)?;
         let gone = owned.worker.process().has_ended();
         let seen = Condition { gone, app_changed: owned.hash != app.hash, ..Condition::default() };
-        match fate(&seen, &self.settings) {
-            Fate::Keep => Some(owned),
-            Fate::End(why) => {
-                self.retire(owned, why);
+        match decide(&seen, &self.settings) {
+            Retention::Keep => Some(owned),
+            Retention::End(reason) => {
+                self.retire(owned, reason);
                 None
             }
         }
     }
 
-    /// Keeps a worker for the next instruction of its run, if it deserves it.
-    pub fn rest(self: &Arc<Self>, mut owned: Owned, loaded: bool) {
+    /// Keeps a worker for the next instruction of its run, or stops it.
+    pub fn release(self: &Arc<Self>, mut owned: RunWorker, loaded: bool) {
         owned.messages += 1;
         let process = owned.worker.process();
         let (gone, resident_bytes) = (process.has_ended(), process.resident_bytes());
         let seen = Condition { gone, not_loaded: !loaded, resident_bytes, ..Condition::default() };
-        let fate = fate(&seen, &self.settings);
+        let fate = decide(&seen, &self.settings);
         let mut pool = self.pool();
         match fate {
-            Fate::End(why) => self.retire(owned, why),
-            Fate::Keep if pool.closed => self.retire(owned, Why::Closing),
-            Fate::Keep => self.keep(&mut pool, owned),
+            Retention::End(reason) => self.retire(owned, reason),
+            Retention::Keep if pool.closed => self.retire(owned, EndReason::Closing),
+            Retention::Keep => self.keep(&mut pool, owned),
         }
         if self.settings.spare == SpareSetting::EveryRun
             && pool.spare.is_none()
-            && std::mem::take(&mut pool.wants_spare)
+            && std::mem::take(&mut pool.needs_spare)
         {
             drop(pool);
             let spare = self.start_spare();
@@ -152,44 +152,44 @@ impl Workers {
         }
     }
 
-    fn keep(self: &Arc<Self>, pool: &mut Pool, owned: Owned) {
-        let (run, rest) = (owned.run, pool.rests);
-        pool.rests += 1;
-        let timer = self.later(self.settings.idle, move |workers| workers.end_idle(run, rest));
-        pool.idle.insert(run, Idle { owned, since: Instant::now(), rest, _timer: timer });
-        let oldest = pool.idle.iter().min_by_key(|(_, idle)| idle.rest).map(|(run, _)| *run);
+    fn keep(self: &Arc<Self>, pool: &mut Pool, owned: RunWorker) {
+        let (run, release) = (owned.run, pool.releases);
+        pool.releases += 1;
+        let timer = self.later(self.settings.idle, move |workers| workers.end_idle(run, release));
+        pool.idle.insert(run, Idle { worker: owned, since: Instant::now(), release, _timer: timer });
+        let oldest = pool.idle.iter().min_by_key(|(_, idle)| idle.release).map(|(run, _)| *run);
         if let Some(oldest) = oldest {
-            let seen = Condition { fresher: pool.idle.len() - 1, ..Condition::default() };
+            let seen = Condition { more_recent: pool.idle.len() - 1, ..Condition::default() };
             self.end_if(pool, oldest, &seen);
         }
     }
 
-    /// The time of an idle worker is up, unless it was needed in between.
-    fn end_idle(&self, run: RunId, rest: u64) {
+    /// Stops an idle worker, unless it was used in between.
+    fn end_idle(&self, run: RunId, release: u64) {
         let mut pool = self.pool();
-        if let Some(idle) = pool.idle.get(&run).filter(|idle| idle.rest == rest) {
+        if let Some(idle) = pool.idle.get(&run).filter(|idle| idle.release == release) {
             let seen = Condition { idle: idle.since.elapsed(), ..Condition::default() };
             self.end_if(&mut pool, run, &seen);
         }
     }
 
     fn end_if(&self, pool: &mut Pool, run: RunId, seen: &Condition) {
-        if let Fate::End(why) = fate(seen, &self.settings)
+        if let Retention::End(reason) = decide(seen, &self.settings)
             && let Some(idle) = pool.idle.remove(&run)
         {
-            self.retire(idle.owned, why);
+            self.retire(idle.worker, reason);
         }
     }
 
-    fn retire(&self, owned: Owned, why: Why) {
-        let Owned { worker, run, messages, .. } = owned;
-        match why {
-            Why::TooLarge { .. } => self.watch.app_ended(AppEnd::Memory),
-            // Whose instruction it failed has told.
-            Why::Gone | Why::NotLoaded => {}
+    fn retire(&self, owned: RunWorker, reason: EndReason) {
+        let RunWorker { worker, run, messages, .. } = owned;
+        match reason {
+            EndReason::TooLarge { .. } => self.watch.app_ended(AppEnd::Memory),
+            // The failed instruction has logged the reason.
+            EndReason::Gone | EndReason::NotLoaded => {}
             _ => self.watch.app_ended(AppEnd::Unneeded),
         }
-        tracing::info!(%run, pid = worker.process().pid(), messages, "app worker ended: {why}");
+        tracing::info!(%run, pid = worker.process().pid(), messages, "app worker ended: {reason}");
         self.endings.spawn(worker.end());
     }
 
@@ -208,11 +208,11 @@ impl Workers {
         Some(Spare { process, started: now_s(), starting, _timer: timer })
     }
 
-    /// Nothing more comes for a run.
+    /// Stops the worker of a finished run.
     pub fn end_run(&self, run: RunId) {
         let idle = self.pool().idle.remove(&run);
         if let Some(idle) = idle {
-            self.retire(idle.owned, Why::RunOver);
+            self.retire(idle.worker, EndReason::RunOver);
         }
     }
 
@@ -223,15 +223,15 @@ impl Workers {
             pool.spare = None;
             pool.busy.values().for_each(|serving| serving.process.kill());
             for (_, idle) in std::mem::take(&mut pool.idle) {
-                self.retire(idle.owned, Why::Closing);
+                self.retire(idle.worker, EndReason::Closing);
             }
         }
         self.endings.close();
         self.endings.wait().await;
     }
 
-    /// Keeps a worker that belongs to nobody for the first run, where one is to be kept.
-    pub fn lay_by(self: &Arc<Self>, worker: Worker) {
+    /// Keeps an unassigned worker as the spare one, if the settings ask for one.
+    pub fn keep_spare(self: &Arc<Self>, worker: Worker) {
         if self.settings.spare == SpareSetting::None {
             self.endings.spawn(worker.end());
             return;
@@ -253,7 +253,7 @@ impl Workers {
             started,
         };
         let busy = pool.busy.iter().map(|(run, it)| tell(&it.process, Some(*run), true, it.messages, it.started));
-        let idle = pool.idle.iter().map(|(run, Idle { owned, .. })| {
+        let idle = pool.idle.iter().map(|(run, Idle { worker: owned, .. })| {
             tell(owned.worker.process(), Some(*run), false, owned.messages, owned.worker.started)
         });
         let spare = pool.spare.iter().map(|spare| tell(&spare.process, None, false, 0, spare.started));
@@ -274,34 +274,34 @@ impl Workers {
     }
 }
 
-/// A worker at work, which everybody can see. Dropped before it is done, the worker is ended.
-pub struct AtWork<'a> {
+/// An active worker, visible in the status. Dropping it before `done` kills the worker.
+pub struct ActiveWorker<'a> {
     workers: &'a Workers,
     run: RunId,
-    owned: Option<Owned>,
+    owned: Option<RunWorker>,
 }
 
-impl<'a> AtWork<'a> {
-    pub fn begin(workers: &'a Workers, owned: Owned) -> AtWork<'a> {
+impl<'a> ActiveWorker<'a> {
+    pub fn begin(workers: &'a Workers, owned: RunWorker) -> ActiveWorker<'a> {
         let (process, started) = (owned.worker.process().clone(), owned.worker.started);
         let mut pool = workers.pool();
         if pool.closed {
             process.kill();
         }
         pool.busy.insert(owned.run, Serving { process, messages: owned.messages, started });
-        AtWork { workers, run: owned.run, owned: Some(owned) }
+        ActiveWorker { workers, run: owned.run, owned: Some(owned) }
     }
 
     pub fn worker(&mut self) -> &mut Worker {
-        &mut self.owned.as_mut().expect("`done` alone takes it").worker
+        &mut self.owned.as_mut().expect("only `done` takes it").worker
     }
 
-    pub fn done(mut self) -> Owned {
-        self.owned.take().expect("`done` alone takes it")
+    pub fn done(mut self) -> RunWorker {
+        self.owned.take().expect("only `done` takes it")
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for ActiveWorker<'_> {
     fn drop(&mut self) {
         self.workers.pool().busy.remove(&self.run);
     }

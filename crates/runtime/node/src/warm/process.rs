@@ -1,5 +1,5 @@
-//! One worker process: how it is started, known to be ready, and ended with everything it started. What it is asked to do
-//! is not known here.
+//! A worker process: starting it, waiting until it is ready, and killing it with its child processes. It does not know what
+//! workers execute.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -23,19 +23,19 @@ use trellis_core::Seconds;
 use trellis_core::id::RunId;
 use trellis_sandbox::{Sandbox, Scratch};
 
-use super::frame::{self, Heard};
+use super::frame::{self, Response};
 use super::output::Output;
 use crate::app::InstalledApp;
 use crate::fab::RESERVED;
 use crate::resources::{Confined, Confinement};
 
-/// For an interpreter to start and to import flwr, from a cold and slow disk.
-const START_LIMIT: Duration = Duration::from_secs(120);
-/// For a worker that is asked to end: apps may have something to write at exit.
-const END_LIMIT: Duration = Duration::from_secs(5);
-/// For the system to end and reap what was killed, and for the rest of its output.
-const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// Fewer wake-ups for large models; the usual 64 KiB make them twice as slow.
+/// Includes importing flwr from a cold and slow disk.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// For a graceful stop: apps may have exit handlers.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// For reaping a killed process and reading the rest of its output.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Reduces wake-ups for large models; the default of 64 KiB doubles their transfer time.
 const PIPE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 const REASON_OUTPUT_BYTES: usize = 2 << 10;
@@ -44,7 +44,7 @@ const REASON_OUTPUT_BYTES: usize = 2 << 10;
 const PROGRAM: &[u8] = include_bytes!("../../../../../python/trellis_worker.py");
 const PROGRAM_NAME: &str = "trellis_worker.py";
 
-/// Number of workers that this process has started: it numbers their scratch directories.
+/// The number of workers started by this process, which numbers their scratch directories.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// How workers are started.
@@ -59,7 +59,7 @@ pub struct Launcher {
     pub sandbox: Arc<Sandbox>,
 }
 
-/// What a worker found at its start.
+/// The versions that a worker reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerInfo {
     pub python: String,
@@ -70,24 +70,24 @@ pub struct WorkerInfo {
 pub enum StartError {
     #[error("{} cannot be started: install Python with flwr, or name its interpreter with --python", python.display())]
     NoPython { python: PathBuf, source: io::Error },
-    #[error("no process can be started just now")]
+    #[error("no process can be started at the moment")]
     NotNow(#[source] io::Error),
     #[error("{} cannot run apps: {reason}", python.display())]
     Unusable { python: PathBuf, reason: String },
     #[error("{} {how} before it was ready to run apps{output}", python.display())]
     Ended { python: PathBuf, how: Ended, output: LastOutput },
-    #[error("{} was not ready to run apps within {} s", python.display(), START_LIMIT.as_secs())]
+    #[error("{} was not ready to run apps within {} s", python.display(), START_TIMEOUT.as_secs())]
     Late { python: PathBuf },
 }
 
 impl StartError {
-    /// There is no Python that could run apps.
+    /// Whether no usable Python is installed.
     pub fn is_about_python(&self) -> bool {
         matches!(self, StartError::NoPython { .. } | StartError::Unusable { .. })
     }
 
-    /// Another try may succeed without anybody doing anything.
-    pub fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed without intervention.
+    pub fn is_temporary(&self) -> bool {
         matches!(self, StartError::NotNow(_))
     }
 }
@@ -97,9 +97,9 @@ impl StartError {
 pub enum Ended {
     Code(i32),
     Signal(i32),
-    /// For a limit that it did not keep to, in words.
+    /// Killed because of a limit.
     OverLimit(String),
-    /// The system does not tell.
+    /// The system does not know.
     Unknown,
 }
 
@@ -119,13 +119,13 @@ impl fmt::Display for Ended {
                 Some(name) => write!(f, "ended with signal {signal} ({name})"),
                 None => write!(f, "ended with signal {signal}"),
             },
-            Ended::OverLimit(why) => write!(f, "was ended: {why}"),
+            Ended::OverLimit(reason) => write!(f, "was killed: {reason}"),
             Ended::Unknown => f.write_str("ended"),
         }
     }
 }
 
-/// Signals that end programs which do something wrong, or that are sent to end them.
+/// Signals that end faulty programs, or that are sent to end them.
 fn signal_name(signal: i32) -> Option<&'static str> {
     let known = [
         (Signal::HUP, "SIGHUP"),
@@ -145,7 +145,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     known.into_iter().find_map(|(number, name)| (number.as_raw() == signal).then_some(name))
 }
 
-/// What was printed last, as the end of a sentence.
+/// The last output, as the end of a sentence.
 #[derive(Debug)]
 pub struct LastOutput(String);
 
@@ -159,7 +159,7 @@ impl fmt::Display for LastOutput {
     }
 }
 
-/// A process and everything in its group, as long as it is not reaped.
+/// A process and its process group, until it is reaped.
 #[derive(Debug, Clone)]
 pub struct Process {
     pid: Pid,
@@ -167,17 +167,19 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sees to it that the child is reaped, whoever forgets about it.
+    /// Ensures that the child is reaped.
     fn watch(mut child: Child, confinement: &Confinement, scratch: Option<Arc<Scratch>>) -> io::Result<Process> {
         let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
         let pid = pid.ok_or_else(|| io::Error::other("the process ended at once"))?;
         let (tell, ended) = watch::channel(None);
         let confined = confinement.enter(pid.as_raw_nonzero().get() as u32);
-        let confined = confined.inspect_err(|error| tracing::warn!(%error, "an app is not held to its limits")).ok();
+        let confined = confined
+            .inspect_err(|error| tracing::warn!(%error, "the resource limits of an app cannot be enforced"))
+            .ok();
         tokio::spawn(async move {
             let how = Ended::from(child.wait().await);
-            let how = confined.as_ref().and_then(Confined::verdict).map_or(how, Ended::OverLimit);
-            // What the app started and left behind has nobody to work for.
+            let how = confined.as_ref().and_then(Confined::kill_reason).map_or(how, Ended::OverLimit);
+            // Remaining child processes of the app have no purpose.
             let _ = kill_process_group(pid, Signal::KILL);
             if let Some(scratch) = scratch {
                 // If the removal fails, the next start of the node removes the directory.
@@ -208,7 +210,7 @@ impl Process {
         how.ok().and_then(|how| how.clone()).unwrap_or(Ended::Unknown)
     }
 
-    /// Memory of the process itself, not of what it started.
+    /// The resident memory of the process, without child processes.
     pub fn resident_bytes(&self) -> Option<u64> {
         let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).ok()?;
         let pages: u64 = pages.split_whitespace().nth(1)?.parse().ok()?;
@@ -216,7 +218,7 @@ impl Process {
     }
 }
 
-/// Whoever is given up is ended.
+/// Kills the process group when dropped.
 struct KillOnDrop(Process);
 
 impl Drop for KillOnDrop {
@@ -225,14 +227,14 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// A worker that was started and is not known to be of use.
+/// A started worker that is not ready yet.
 pub struct Starting {
     worker: Worker,
     python: PathBuf,
 }
 
 impl Launcher {
-    /// Starts a worker that belongs to nobody yet.
+    /// Starts an unassigned worker.
     pub fn start(&self) -> Result<Starting, StartError> {
         let (mut command, scratch) = self.command().map_err(|source| self.start_error(source))?;
         command
@@ -279,12 +281,12 @@ impl Starting {
         self.worker.process()
     }
 
-    /// Waits until the interpreter has what it needs.
+    /// Waits until the worker reports that it is ready.
     pub async fn ready(self) -> Result<(Worker, WorkerInfo), StartError> {
         let Starting { mut worker, python } = self;
-        match timeout(START_LIMIT, frame::read(&mut worker.from)).await {
-            Ok(Ok((Heard::Ready { python, flwr }, _))) => Ok((worker, WorkerInfo { python, flwr })),
-            Ok(Ok((Heard::Unusable { reason }, _))) => Err(StartError::Unusable { python, reason }),
+        match timeout(START_TIMEOUT, frame::read(&mut worker.from)).await {
+            Ok(Ok((Response::Ready { python, flwr }, _))) => Ok((worker, WorkerInfo { python, flwr })),
+            Ok(Ok((Response::Unusable { reason }, _))) => Err(StartError::Unusable { python, reason }),
             Ok(_) => {
                 let (how, output) = worker.after_crash().await;
                 Err(StartError::Ended { python, how, output })
@@ -294,7 +296,7 @@ impl Starting {
     }
 }
 
-/// A worker process with its pipes. Dropped, it is killed with everything it started.
+/// A worker process with its pipes. Dropping it kills the process group.
 pub struct Worker {
     process: KillOnDrop,
     pub to: BufWriter<ChildStdin>,
@@ -303,7 +305,7 @@ pub struct Worker {
     reading: JoinHandle<()>,
     pub started: Seconds,
     scratch: Option<Arc<Scratch>>,
-    /// Directory of the run's app, once the run is known.
+    /// The directory of the run's app, once the run is known.
     app: Option<PathBuf>,
 }
 
@@ -312,9 +314,9 @@ impl Worker {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = KillOnDrop(Process::watch(child, confinement, scratch.clone())?);
         let (Some(to), Some(from), Some(errors)) = pipes else {
-            return Err(io::Error::other("its standard streams were given away before it was started"));
+            return Err(io::Error::other("its standard streams were taken before the start"));
         };
-        // Only a matter of speed; a system may have too little memory for pipes.
+        // Only improves the speed; the system may limit the memory of pipes.
         let _ = rustix::pipe::fcntl_setpipe_size(&to, PIPE_BYTES);
         let _ = rustix::pipe::fcntl_setpipe_size(&from, PIPE_BYTES);
         let (output, reading) = Output::follow(process.0.pid(), errors);
@@ -330,8 +332,8 @@ impl Worker {
         })
     }
 
-    /// The directory from which the worker loads the app of its run. In a sandbox it is a private copy: the readable
-    /// paths of a worker are fixed before its run is known, and it must not read the apps of other runs.
+    /// The directory from which the worker loads the app of its run. In a sandbox it is a private copy: the readable paths of a
+    /// worker are fixed before its run is known, and it must not read the apps of other runs.
     pub async fn app_directory(&mut self, app: &InstalledApp) -> io::Result<PathBuf> {
         if let Some(directory) = &self.app {
             return Ok(directory.clone());
@@ -355,38 +357,37 @@ impl Worker {
         self.output.belongs_to(run);
     }
 
-    /// Lets it end by itself, and ends it if it does not.
+    /// Asks the worker to exit, and kills it after a timeout.
     pub async fn end(self) -> Ended {
         let Worker { process, to, .. } = self;
         drop(to);
-        match timeout(END_LIMIT, process.0.ended()).await {
+        match timeout(END_TIMEOUT, process.0.ended()).await {
             Ok(how) => how,
             Err(_) => {
                 process.0.kill();
-                timeout(KILL_LIMIT, process.0.ended()).await.unwrap_or(Ended::Unknown)
+                timeout(KILL_TIMEOUT, process.0.ended()).await.unwrap_or(Ended::Unknown)
             }
         }
     }
 
-    /// How it ended, and its last words. For one that does not answer any more; if it lives on, it is ended.
+    /// How a worker that no longer answers ended, and its last output; kills it if necessary.
     pub async fn after_crash(self) -> (Ended, LastOutput) {
-        // Its input stays open: closed, it would be killed by its own watch, in the middle of its last words.
+        // Its input stays open: closing it would make the worker exit at once, while it may still be writing output.
         let Worker { process, to: _open, output, reading, .. } = self;
-        let how = match timeout(END_LIMIT, process.0.ended()).await {
+        let how = match timeout(END_TIMEOUT, process.0.ended()).await {
             Ok(how) => how,
             Err(_) => {
                 process.0.kill();
-                let _ = timeout(KILL_LIMIT, process.0.ended()).await;
+                let _ = timeout(KILL_TIMEOUT, process.0.ended()).await;
                 Ended::Unknown
             }
         };
-        let _ = timeout(KILL_LIMIT, reading).await;
+        let _ = timeout(KILL_TIMEOUT, reading).await;
         (how, LastOutput(output.tail(REASON_OUTPUT_BYTES)))
     }
 }
 
-/// Puts the worker's program where Python finds it. Its name has its hash: nodes of different versions that share a
-/// directory do not take each other's.
+/// Writes the worker's program. Its name contains its hash, because nodes of different versions may share a directory.
 pub fn install_program(assets: &Path) -> io::Result<PathBuf> {
     let hash = trellis_wire::object::object_id(PROGRAM).to_string();
     let path = assets.join(format!("trellis_worker_{}.py", &hash[..16]));

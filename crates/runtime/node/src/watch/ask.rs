@@ -1,4 +1,4 @@
-//! Asks a running node how it is, through its socket, and tells it whether to take new work.
+//! The client of a node's status socket: reads the status and sets the drain state.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use hyper::http::request::Builder;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use trellis_files::socket::SocketPath;
 
-use super::{DrainWish, Draining, Status};
+use super::{DrainRequest, Draining, Status};
 
-/// A node that is alive answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A running node answers in milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -31,28 +32,33 @@ pub enum AskError {
     Strange { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
-/// How the node that listens on `socket` is.
+/// Reads the status of the node that listens on `socket`.
 pub async fn ask(socket: &Path) -> Result<Status, AskError> {
     exchange(socket, Request::get("/status"), Bytes::new()).await
 }
 
-/// Tells the node that listens on `socket` to take no new work, or to take it again; whether it does.
+/// Sets the drain state of the node that listens on `socket`; returns the new state.
 pub async fn drain(socket: &Path, drain: bool) -> Result<bool, AskError> {
-    let wish = serde_json::to_vec(&DrainWish { drain }).expect("plain data");
-    let answer: Draining = exchange(socket, Request::post("/drain"), wish.into()).await?;
+    let request = serde_json::to_vec(&DrainRequest { drain }).expect("plain data");
+    let answer: Draining = exchange(socket, Request::post("/drain"), request.into()).await?;
     Ok(answer.draining)
+}
+
+pub(super) async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let address = SocketPath::of(socket)?;
+    UnixStream::connect(address.get()).await
 }
 
 async fn exchange<A: DeserializeOwned>(socket: &Path, request: Builder, body: Bytes) -> Result<A, AskError> {
     let path = || socket.to_owned();
-    let stream = match UnixStream::connect(socket).await {
+    let stream = match connect(socket).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Err(AskError::NotRunning { path: path() });
         }
         Err(source) => return Err(AskError::Closed { path: path(), source }),
     };
-    match tokio::time::timeout(PATIENCE, over(stream, request, body)).await {
+    match tokio::time::timeout(TIMEOUT, over(stream, request, body)).await {
         Err(_) => Err(AskError::Silent { path: path() }),
         Ok(answer) => answer.map_err(|source| AskError::Strange { path: path(), source }),
     }
@@ -76,7 +82,7 @@ async fn over<A: DeserializeOwned>(
     let mut answer = std::pin::pin!(answer);
     tokio::select! {
         answer = &mut answer => answer,
-        // Its end is seen by the other side too, which then has the whole answer, or knows why not.
+        // A closed connection also fails on the other side, which then has the whole answer or an error.
         _ = connection => answer.await,
     }
 }

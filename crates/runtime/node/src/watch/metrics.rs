@@ -1,6 +1,6 @@
-//! Numbers for Prometheus: counters that move as the node works, and gauges filled in from the status at a scrape.
+//! Metrics for Prometheus: counters, updated as the node works, and gauges, set from the status at each scrape.
 //!
-//! Names are a contract (docs/monitoring.md). No label holds an id. Nothing here knows of HTTP.
+//! Names are a contract (docs/monitoring.md). No label contains an id. This module knows nothing of HTTP.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -18,11 +18,11 @@ use trellis_sandbox::Enforcement;
 
 use super::{AppEnd, Direction, Dropped, Ending, Gpu, Link, Status, Transport, count_by_state};
 
-/// How the text of a scrape is labelled over HTTP.
+/// The content type of a scrape.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const APP_BUCKETS_S: [f64; 11] = [0.005, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
-/// A reply that waited for a link to come back is told from one that did not.
+/// The buckets separate replies that waited for a broken link from others.
 const DELAY_BUCKETS_S: [f64; 9] = [0.005, 0.05, 0.5, 5.0, 30.0, 60.0, 300.0, 3600.0, 43200.0];
 
 type Real = Gauge<f64, AtomicU64>;
@@ -46,7 +46,7 @@ labels!(
 
 pub struct Metrics {
     registry: Registry,
-    /// Scrapes fill in gauges, so there is one at a time.
+    /// A scrape sets gauges, so scrapes are serialised.
     scraping: Mutex<()>,
     connections: Family<OfTransport, Counter>,
     connection_failures: Counter,
@@ -61,7 +61,7 @@ pub struct Metrics {
     at_scrape: AtScrape,
 }
 
-/// Gauges that have a value only at a scrape.
+/// Gauges that are set at each scrape.
 #[derive(Default)]
 struct AtScrape {
     connected: Gauge,
@@ -96,10 +96,10 @@ impl AtScrape {
             replies_waiting: gauge("replies_waiting", "Replies that wait for the link"),
             reply_bytes_waiting: gauge("reply_bytes_waiting", "Size of the replies that wait for the link"),
             app_memory_bytes: gauge("app_memory_bytes", "Memory of all apps that this node started"),
-            gpus: gauge("gpus", "GPUs that apps see, where some were asked for"),
-            gpu_missing: gauge("gpu_missing", "1: a GPU was asked for, and is not there"),
-            disk_bytes: gauge("disk_bytes", "Disk used for messages, replies and their objects"),
-            disk_limit_bytes: gauge("disk_limit_bytes", "Disk that they may use"),
+            gpus: gauge("gpus", "GPUs that apps see, if some were requested"),
+            gpu_missing: gauge("gpu_missing", "1: a requested GPU is missing"),
+            disk_bytes: gauge("disk_bytes", "Disk space of messages, replies and their objects"),
+            disk_limit_bytes: gauge("disk_limit_bytes", "Limit of that disk space"),
             oldest_reply_age_seconds: register(
                 r,
                 "oldest_reply_age_seconds",
@@ -145,7 +145,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("trellis_node");
         let r = &mut registry;
         r.register("build", "The version of this program", Info::new([("version", version.to_owned())]));
-        // Counters get `_total` behind their names when they are written.
+        // The encoder appends `_total` to the names of counters.
         let metrics = Metrics {
             connections: register(r, "connections", "Times the link came up", Family::default()),
             connection_failures: register(r, "connection_failures", "Tries that failed", Counter::default()),
@@ -170,7 +170,7 @@ impl Metrics {
         metrics
     }
 
-    /// What may be counted is there from the start, so that a rate over the first count is right.
+    /// Creates all label values from the start, so that a rate over the first count is correct.
     fn show_zeros(&self) {
         for transport in [Transport::Grpc, Transport::Http] {
             drop(self.connections.get_or_create(&of_transport(transport)));

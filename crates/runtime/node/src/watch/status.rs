@@ -1,5 +1,5 @@
-//! How a node is, as told to whoever asks. The JSON is a contract with scripts (docs/supernode.md): ids are text, since
-//! many readers keep only 53 bits of a number, and times are seconds since 1970.
+//! The status of a node. Its JSON is a contract with scripts (docs/supernode.md): ids are strings, because many readers support
+//! only 53-bit numbers, and times are Unix times in seconds.
 
 use std::path::PathBuf;
 
@@ -15,15 +15,15 @@ pub struct Status {
     pub state_dir: PathBuf,
     /// `host:port`
     pub superlink: String,
-    /// `None` until the SuperLink has said it.
+    /// `None` until the SuperLink has assigned it.
     #[serde(with = "as_text::node")]
     pub node_id: Option<NodeId>,
     pub node_name: Option<String>,
     pub link: Link,
-    /// It takes no new work.
+    /// The node takes no new work.
     #[serde(default)]
     pub draining: bool,
-    /// It has asked for work, and may be given some still.
+    /// A pull is open, so new work may still arrive.
     #[serde(default)]
     pub asking: bool,
     pub instructions_under_way: u64,
@@ -38,20 +38,20 @@ pub struct Status {
 }
 
 impl Status {
-    /// Nothing is under way or may still come, and nothing waits to be delivered.
+    /// Whether no instruction is active or may arrive, and all replies are delivered.
     pub fn is_drained(&self) -> bool {
         self.draining && !self.asking && self.instructions_under_way == 0 && self.replies.waiting == 0
     }
 }
 
-/// What is asked at `/drain`.
+/// The request body of `/drain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DrainWish {
+pub struct DrainRequest {
     pub drain: bool,
 }
 
-/// What is answered there.
+/// The answer of `/drain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draining {
     pub draining: bool,
@@ -60,7 +60,7 @@ pub struct Draining {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Link {
-    /// The first try is under way.
+    /// The first attempt is in progress.
     Connecting {
         since: Seconds,
     },
@@ -70,7 +70,7 @@ pub enum Link {
     },
     Disconnected {
         since: Seconds,
-        /// What the last try ended with.
+        /// The error of the last attempt.
         why: String,
         retry_at: Seconds,
     },
@@ -92,7 +92,7 @@ impl Transport {
     }
 }
 
-/// What the node has done for a run since it started.
+/// The work of the node for a run since its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunStatus {
     #[serde(with = "as_text::run")]
@@ -100,11 +100,11 @@ pub struct RunStatus {
     pub under_way: u64,
     pub replied: u64,
     pub failed: u64,
-    /// When something last happened.
+    /// The time of the last event.
     pub heard_at: Seconds,
 }
 
-/// Those that wait for the link.
+/// The undelivered replies.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Replies {
     pub waiting: u64,
@@ -114,13 +114,13 @@ pub struct Replies {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AppStatus {
-    /// `None` where the app is part of the node, or of a machine elsewhere.
+    /// `None` if the app is part of the node, or runs on another machine.
     pub pid: Option<u32>,
     #[serde(with = "as_text::run")]
     pub run_id: RunId,
     pub rss_bytes: Option<u64>,
     pub state: AppState,
-    /// When it was started.
+    /// The time of its start.
     pub since: Seconds,
 }
 
@@ -147,11 +147,11 @@ impl AppState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Gpu {
-    /// Apps find what the environment of the node says.
+    /// Determined by the environment of the node.
     NotAsked,
-    /// Apps see these, as CUDA_VISIBLE_DEVICES names them.
+    /// Apps see these devices, named as in CUDA_VISIBLE_DEVICES.
     Ready { devices: Vec<String> },
-    /// Asked for, and not there.
+    /// Requested GPUs are missing.
     Missing { why: String },
 }
 
@@ -161,7 +161,7 @@ pub struct Disk {
     pub limit_bytes: u64,
 }
 
-/// Ids as text.
+/// Ids as strings.
 mod as_text {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer};

@@ -1,4 +1,4 @@
-//! What was said to the watch, as it tells it again: to the status, to a scrape, over a socket and an address.
+//! Events reported to the watch, as they appear in the status, in a scrape, on the socket and on the address.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn watch() -> Watch {
     Watch::with_clock(about, || NOW)
 }
 
-/// A watch that heard of everything there is.
+/// A watch with events of all kinds.
 fn busy() -> Watch {
     let (watch, run) = (watch(), RunId(u64::MAX));
     watch.link_up(Transport::Http, NodeId(u64::MAX - 1));
@@ -46,7 +46,7 @@ fn busy() -> Watch {
 }
 
 #[test]
-fn ids_are_text_and_what_is_written_can_be_read() {
+fn ids_are_strings_and_the_status_round_trips() {
     let status = busy().status();
     let text = serde_json::to_value(&status).unwrap();
     assert_eq!(text["node_id"], "18446744073709551614");
@@ -76,11 +76,11 @@ fn a_lost_link_is_lost_since_the_first_failure() {
     assert_eq!(link(9.0, &fail("reset")), lost(9.0, "reset", 11.0));
     assert_eq!(link(11.0, &fail("refused")), lost(9.0, "refused", 13.0));
     assert!(!watch.is_connected());
-    assert_eq!(watch.status().node_id, Some(NodeId(7)), "it is still that node");
+    assert_eq!(watch.status().node_id, Some(NodeId(7)), "the id is unchanged");
 }
 
 #[test]
-fn runs_come_and_go() {
+fn runs_are_limited() {
     let watch = watch();
     for run in 0..=MAX_RUNS as u64 {
         drop(watch.under_way(RunId(run)));
@@ -95,7 +95,7 @@ fn runs_come_and_go() {
 }
 
 #[test]
-fn a_scrape_has_what_happened() {
+fn a_scrape_contains_all_events() {
     let text = busy().metrics();
     for line in [
         "trellis_node_build_info{version=\"0\"} 1",
@@ -151,7 +151,7 @@ fn every_metric_is_documented() {
     }
 }
 
-/// A server at work; dropped, it stops.
+/// A running server; dropping it stops the server.
 struct Running {
     socket: PathBuf,
     address: std::net::SocketAddr,
@@ -183,7 +183,7 @@ async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, request: &st
 }
 
 #[tokio::test]
-async fn each_door_has_its_pages() {
+async fn each_listener_has_its_paths() {
     let directory = tempfile::tempdir().unwrap();
     let watch = watch();
     let running = run(watch.clone(), directory.path()).await;
@@ -194,14 +194,14 @@ async fn each_door_has_its_pages() {
     assert_eq!(by_address("GET /health").await, (200, "connected\n".to_owned()));
     assert!(by_address("GET /metrics").await.1.contains("trellis_node_connected 1\n"));
     assert!(by_socket("GET /metrics").await.1.contains("trellis_node_connected 1\n"));
-    // Paths and process ids are nobody's business on the network.
+    // Paths and process ids are not served on the network.
     assert_eq!(by_address("GET /status").await.0, 404);
     assert_eq!(by_socket("POST /status").await.0, 405);
     assert_eq!(ask(&running.socket).await.unwrap(), watch.status());
 }
 
 #[tokio::test]
-async fn the_socket_takes_the_wish_to_drain_and_nobody_else_does() {
+async fn only_the_socket_accepts_drain_requests() {
     let directory = tempfile::tempdir().unwrap();
     let watch = watch();
     let running = run(watch.clone(), directory.path()).await;
@@ -211,17 +211,17 @@ async fn the_socket_takes_the_wish_to_drain_and_nobody_else_does() {
     }
     watch.asking(true);
     drain(&running.socket, true).await.unwrap();
-    assert!(!ask(&running.socket).await.unwrap().is_drained(), "it may be given what it asked for");
+    assert!(!ask(&running.socket).await.unwrap().is_drained(), "the open pull may bring work");
     watch.asking(false);
     assert!(ask(&running.socket).await.unwrap().is_drained());
     let by_address = get(TcpStream::connect(running.address).await.unwrap(), "POST /drain").await;
     let empty = get(UnixStream::connect(&running.socket).await.unwrap(), "POST /drain").await;
     assert_eq!((by_address.0, empty.0), (405, 400));
-    assert!(empty.1.contains("is needed"), "{}", empty.1);
+    assert!(empty.1.contains("is required"), "{}", empty.1);
 }
 
 #[tokio::test]
-async fn the_socket_is_its_owners_alone_and_goes_with_the_node() {
+async fn only_the_owner_can_use_the_socket_and_it_is_removed_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let Running { socket, stop, served, .. } = run(watch(), directory.path()).await;
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
@@ -232,21 +232,21 @@ async fn the_socket_is_its_owners_alone_and_goes_with_the_node() {
 }
 
 #[tokio::test]
-async fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+async fn the_socket_of_a_dead_node_is_replaced_and_one_in_use_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join(SOCKET);
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-    assert!(socket.exists(), "a node that was killed leaves it");
+    assert!(socket.exists(), "a killed node leaves its socket");
     assert!(matches!(ask(&socket).await, Err(AskError::NotRunning { .. })));
     let running = run(watch(), directory.path()).await;
     let second = StatusServer::bind(&socket, None).await.err().unwrap();
     assert!(matches!(second, ListenError::InUse { .. }), "{second}");
     assert!(second.to_string().contains("--state-dir"), "{second}");
-    assert!(ask(&running.socket).await.is_ok(), "the first one goes on");
+    assert!(ask(&running.socket).await.is_ok(), "the first node is unaffected");
 }
 
 #[tokio::test]
-async fn what_is_no_socket_is_left_alone() {
+async fn a_file_that_is_not_a_socket_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join(SOCKET);
     std::fs::write(&socket, "precious").unwrap();

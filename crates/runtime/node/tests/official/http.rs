@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 peer.
+//! A minimal HTTP/1.1 client.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Sends a call and reads until the server closes: status and body.
+/// Sends a call; returns status and body.
 pub async fn send(address: SocketAddr, path: &str, token: Option<&str>, body: &[u8]) -> (u16, Vec<u8>) {
     let token = token.map(|token| format!("flwr-task-token: {token}\r\n")).unwrap_or_default();
     let head = format!(
@@ -25,7 +25,7 @@ pub async fn send(address: SocketAddr, path: &str, token: Option<&str>, body: &[
     (status, answer[end..].to_vec())
 }
 
-/// A call that must be answered.
+/// A call that must succeed.
 pub async fn call<R: Message + Default>(address: SocketAddr, path: &str, token: &str, request: &impl Message) -> R {
     let (status, body) = send(address, path, Some(token), &request.encode_to_vec()).await;
     assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));

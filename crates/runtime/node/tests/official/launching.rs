@@ -1,4 +1,4 @@
-//! Apps that are started for each instruction. Scripts stand in for Python: what matters is what becomes of the process.
+//! Apps that the node starts for each instruction. Shell scripts replace Python: only the process matters.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn interpreter(directory: &Path, script: &str) -> Launch {
 }
 
 #[tokio::test]
-async fn an_app_that_dies_is_an_error_with_its_last_words() {
+async fn an_app_that_exits_is_an_error_with_its_last_output() {
     let directory = TempDir::new().unwrap();
     let script = r#"echo "loading $FLWR_HOME"; echo "no more memory" >&2; exit 3"#;
     let scene = Scene::new(interpreter(directory.path(), script)).await;
@@ -42,7 +42,7 @@ async fn an_app_that_dies_is_an_error_with_its_last_words() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_killed_is_said_to_be() {
+async fn a_killed_app_is_an_error_with_its_signal() {
     let directory = TempDir::new().unwrap();
     let scene = Scene::new(interpreter(directory.path(), "kill -9 $$")).await;
     let outcome = scene.apps.execute(scene.job()).await;
@@ -50,10 +50,10 @@ async fn an_app_that_is_killed_is_said_to_be() {
 }
 
 #[tokio::test]
-async fn an_app_that_cannot_be_started_just_now_is_tried_later() {
+async fn an_app_that_cannot_be_started_now_is_retried() {
     let directory = TempDir::new().unwrap();
     let launch = interpreter(directory.path(), "");
-    // A program that somebody writes to is not started by the system.
+    // The system does not start a program that is open for writing.
     let _busy = std::fs::OpenOptions::new().write(true).open(directory.path().join("python")).unwrap();
     let scene = Scene::new(launch).await;
     let outcome = scene.apps.execute(scene.job()).await;
@@ -61,7 +61,7 @@ async fn an_app_that_cannot_be_started_just_now_is_tried_later() {
 }
 
 #[tokio::test]
-async fn without_python_the_sender_is_told() {
+async fn without_python_the_sender_gets_an_error() {
     let directory = TempDir::new().unwrap();
     let launch = interpreter(directory.path(), "");
     std::fs::remove_file(directory.path().join("python")).unwrap();
@@ -70,7 +70,7 @@ async fn without_python_the_sender_is_told() {
     assert!(matches!(&outcome, Outcome::Failed { reason, .. } if reason.contains("install Python")), "{outcome:?}");
 }
 
-/// The token is for the app alone: not for everybody who can list processes.
+/// Other users can list processes, but must not see the token.
 #[tokio::test]
 async fn the_token_is_in_the_environment_only() {
     let directory = TempDir::new().unwrap();
@@ -81,9 +81,9 @@ async fn the_token_is_in_the_environment_only() {
     assert!(matches!(&outcome, Outcome::Failed { reason, .. } if reason.contains("with code 0")), "{outcome:?}");
 }
 
-/// Whoever gives up an instruction ends its app, and what that started.
+/// Cancelling an instruction kills its app and the app's children.
 #[tokio::test]
-async fn an_app_that_is_given_up_is_ended_with_its_children() {
+async fn cancelling_kills_an_app_with_its_children() {
     let directory = TempDir::new().unwrap();
     let pids = directory.path().join("pids");
     rustix::fs::mknodat(rustix::fs::CWD, &pids, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();

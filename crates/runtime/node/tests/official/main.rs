@@ -1,5 +1,4 @@
-//! Official apps, played through the wire: the order of their calls in both dialects, calls that must be refused, and apps
-//! that die.
+//! Official apps, simulated on the wire: the calls in both dialects, calls that must be refused, and apps that die.
 
 mod http;
 mod launching;

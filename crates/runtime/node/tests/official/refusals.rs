@@ -1,4 +1,4 @@
-//! Calls that must not work.
+//! Calls that must be refused.
 
 use prost::Message as _;
 use tonic::Code;
@@ -13,7 +13,7 @@ use trellis_wire::proto::*;
 use crate::http::{call, send};
 use crate::scene::{Letter, RUN, Scene, reference};
 
-/// Plays a SuperExec over HTTP: the token of the one job there is.
+/// Plays a SuperExec over HTTP: returns the token of the only job.
 async fn acquire(scene: &Scene) -> String {
     let acquire = AcquireTaskRequest { supported_task_types: vec!["flwr-clientapp".to_owned()], ..Default::default() };
     let acquired: AcquireTaskResponse = call(scene.apps.address(), "acquire-task", "", &acquire).await;
@@ -21,7 +21,7 @@ async fn acquire(scene: &Scene) -> String {
 }
 
 #[tokio::test]
-async fn a_wrong_token_opens_nothing() {
+async fn an_invalid_token_is_refused_everywhere() {
     let scene = Scene::new(Launch::BySuperExec).await;
     let outsider = async {
         acquire(&scene).await;
@@ -51,7 +51,7 @@ async fn a_wrong_token_opens_nothing() {
     }
 }
 
-/// Calls for objects without a token are for apps that were given their inputs in the dialect that has none there.
+/// Calls for objects without a token are only for apps that received their inputs in the dialect without one.
 async fn nameless_calls(scene: &Scene, app: &mut ClientAppIoClient<Channel>) {
     let id = Letter::new(scene.job().instruction.metadata.unwrap(), b"instruction").ids().remove(0);
     assert!(scene.objects.has(id.parse().unwrap()));
@@ -62,7 +62,7 @@ async fn nameless_calls(scene: &Scene, app: &mut ClientAppIoClient<Channel>) {
 }
 
 #[tokio::test]
-async fn without_the_secret_no_job_is_given_away() {
+async fn without_the_secret_no_job_is_given_out() {
     let scene = Scene::with_secret(Launch::BySuperExec, Some("s3cret")).await;
     for rpc in ALL.iter().filter(|rpc| rpc.access == Access::Launcher) {
         for path in rpc.paths(Transport::Http) {
@@ -75,12 +75,12 @@ async fn without_the_secret_no_job_is_given_away() {
     assert_eq!(listed.unwrap_err().code(), Code::Unauthenticated);
     let given = superexec.request_token(RequestTokenRequest { run_id: RUN }).await;
     assert_eq!(given.unwrap_err().code(), Code::Unauthenticated);
-    let told = superexec.get_run(GetRunRequest { node: None, run_id: RUN }).await;
-    assert_eq!(told.unwrap_err().code(), Code::Unauthenticated);
+    let refused = superexec.get_run(GetRunRequest { node: None, run_id: RUN }).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
 }
 
 #[tokio::test]
-async fn objects_of_others_stay_with_them() {
+async fn an_app_has_access_to_its_own_objects_only() {
     let scene = Scene::new(Launch::BySuperExec).await;
     let at = scene.apps.address();
     let job = scene.job();
@@ -113,7 +113,7 @@ async fn objects_of_others_stay_with_them() {
         let _: PushAppMessagesResponse = call(at, "push-messages", &token, &announce).await;
         assert!(!push(&first.to_string(), b"something else").await, "another hash");
         assert!(push(&first.to_string(), content).await);
-        assert!(push(&first.to_string(), content).await, "it is here already");
+        assert!(push(&first.to_string(), content).await, "pushed again");
 
         let wrong = PushTaskMessagesRequest { messages_list: vec![stranger.message], ..announce };
         let (status, _) = send(at, "push-messages", Some(&token), &wrong.encode_to_vec()).await;
@@ -126,7 +126,7 @@ async fn objects_of_others_stay_with_them() {
     assert_eq!(reason, "The reply is incomplete: 2 of its objects were not sent.");
 }
 
-/// What is damaged here is not the app's fault: the instruction is carried out again when it is whole.
+/// A damaged object of the instruction is not a failure of the app: the instruction is executed again with a new copy.
 #[tokio::test]
 async fn a_damaged_object_postpones_the_instruction() {
     let scene = Scene::new(Launch::BySuperExec).await;
@@ -144,7 +144,7 @@ async fn a_damaged_object_postpones_the_instruction() {
 }
 
 #[tokio::test]
-async fn a_node_that_stops_postpones_what_is_under_way() {
+async fn a_stopping_node_postpones_active_instructions() {
     let scene = Scene::new(Launch::BySuperExec).await;
     let stop = async {
         acquire(&scene).await;

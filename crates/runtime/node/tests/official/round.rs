@@ -1,4 +1,4 @@
-//! The calls of an app from its launch to its reply, in the order in which official apps send them.
+//! The calls of an app from its launch to its reply, in the order of official apps.
 
 use trellis_node::app::Outcome;
 use trellis_node::official::Launch;
@@ -54,11 +54,11 @@ async fn an_app_of_the_first_dialect() {
             run_id: RUN,
             message_object_trees: vec![reply.tree.clone()],
         };
-        let mut wanted = app.push_message(push).await.unwrap().into_inner().objects_to_push;
-        wanted.sort();
+        let mut missing = app.push_message(push).await.unwrap().into_inner().objects_to_push;
+        missing.sort();
         let mut ids = reply.ids();
         ids.sort();
-        assert_eq!(wanted, ids);
+        assert_eq!(missing, ids);
         for (id, bytes) in &reply.objects {
             let push = PushObjectRequest {
                 node: reference(),
@@ -79,7 +79,7 @@ async fn an_app_of_the_first_dialect() {
     assert_eq!((got.message, got.tree, got.context), (reply.message, reply.tree, changed(&context)));
     assert!(reply.objects.iter().all(|(id, bytes)| scene.objects.read(*id).unwrap().unwrap() == *bytes));
     let alive = scene.grpc().await.send_app_heartbeat(SendAppHeartbeatRequest { token }).await.unwrap();
-    assert!(!alive.into_inner().success, "the token went with the instruction");
+    assert!(!alive.into_inner().success, "the token is invalid after the instruction");
 }
 
 #[tokio::test]
@@ -143,9 +143,9 @@ async fn an_app_of_the_second_dialect_over_http() {
     assert_eq!((got.message, got.tree, got.context), (reply.message, reply.tree, context));
 }
 
-/// From 1.30 to 1.38 tasks are looked for and claimed in two steps.
+/// From 1.30 to 1.38 a SuperExec lists tasks and claims one.
 #[tokio::test]
-async fn a_superexec_that_looks_and_claims() {
+async fn a_superexec_lists_and_claims_tasks() {
     let scene = Scene::new(Launch::BySuperExec).await;
     let mut superexec = scene.grpc().await;
     let play = async {

@@ -1,4 +1,4 @@
-//! A node's port for apps, an instruction for them, and what a test needs to play an app.
+//! The API port of a node, an instruction, and what a test needs to play an app.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ impl Scene {
         Scene { apps, objects, shutdown, directory }
     }
 
-    /// An instruction whose objects are here.
+    /// An instruction with stored objects.
     pub fn job(&self) -> Job {
         let metadata = proto::Metadata { run_id: RUN, src_node_id: 1, dst_node_id: NODE, ..Default::default() };
         let instruction = Letter::new(metadata, b"instruction");
@@ -81,7 +81,7 @@ pub async fn channel(apps: &OfficialApps) -> Channel {
     Endpoint::from_shared(format!("http://{}", apps.address())).unwrap().connect().await.unwrap()
 }
 
-/// A message with its objects, as it travels: the message, its content, and one array chunk below that.
+/// A message with its objects, as it is sent: the message, its content, and one array chunk.
 pub struct Letter {
     pub message: proto::Message,
     pub tree: proto::ObjectTree,
@@ -119,7 +119,7 @@ impl Letter {
     }
 }
 
-/// A context as the app leaves it behind.
+/// A context that the app changed.
 pub fn changed(context: &proto::Context) -> proto::Context {
     let item = proto::record_dict::Item { key: "seen".to_owned(), value: None };
     proto::Context { state: Some(proto::RecordDict { items: vec![item] }), ..context.clone() }

@@ -1,4 +1,4 @@
-//! What apps see, and what becomes of what they return, raise and break.
+//! What apps see, and how their replies, exceptions and crashes are handled.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ async fn an_app_is_loaded_once_and_keeps_its_context() {
         let mut context = Instruction::new(9, "count").context;
         context.run_config = config(&[("rate", "0.1")]);
         context.node_config = config(&[("partition", "3")]);
-        // Known from 1.31 on.
+        // Available from 1.31 on.
         let series_id = if release.minor() < 31 { 0 } else { 12 };
         context.series_id = series_id;
         let mut seen = Vec::new();
@@ -49,7 +49,7 @@ async fn an_app_is_loaded_once_and_keeps_its_context() {
 }
 
 #[tokio::test]
-async fn a_reply_answers_its_instruction() {
+async fn a_reply_has_the_metadata_of_its_instruction() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         let job = Instruction::new(9, "count").job(&place.objects, behaving());
@@ -62,7 +62,7 @@ async fn a_reply_answers_its_instruction() {
         assert_eq!((metadata.group_id.as_str(), metadata.message_type.as_str()), ("4", "train"));
         assert!(metadata.created_at > asked.created_at);
         assert!(metadata.ttl > 3000.0 && metadata.ttl < 3600.0, "{}", metadata.ttl);
-        // Known from 1.31 on.
+        // Available from 1.31 on.
         assert_eq!(metadata.dst_task_id, (release.minor() >= 31).then_some(TASK), "{release:?}");
         assert_eq!(reply.message.content, Some(proto::RecordDict::default()));
         assert!(reply.runtime_s > 0.0 && reply.runtime_s < 60.0);
@@ -70,7 +70,7 @@ async fn a_reply_answers_its_instruction() {
 }
 
 #[tokio::test]
-async fn what_an_app_raises_is_an_error_reply() {
+async fn an_exception_of_an_app_is_an_error_reply() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         let reply = place.reply(Instruction::new(9, "raises")).await;
@@ -78,7 +78,7 @@ async fn what_an_app_raises_is_an_error_reply() {
         assert_eq!(error.code, 2);
         assert_eq!(error.reason, "<class 'ZeroDivisionError'>:<'nothing to divide by'>");
         assert_eq!(reply.message.content, None);
-        // As with official apps, what it did to its context before that is kept.
+        // As with official apps, changes of the context before the exception are kept.
         let content = place.content(Instruction::new(9, "count").context(reply.context)).await;
         assert_eq!(content.number("count"), 42);
         assert_eq!(place.apps.status()[0].messages, 2);
@@ -86,12 +86,12 @@ async fn what_an_app_raises_is_an_error_reply() {
 }
 
 #[tokio::test]
-async fn an_app_that_cannot_be_loaded_is_tried_again_in_a_new_process() {
+async fn an_app_that_cannot_be_loaded_is_retried_in_a_new_process() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         let missing = "<class 'ModuleNotFoundError'>:<'No module named 'a_module_that_nobody_has''>";
         let general = "An exception was raised when attempting to load `ClientApp`";
-        // Official Flower stopped to tell a missing module from other exceptions.
+        // Newer releases do not distinguish a missing module from other exceptions.
         let broken = if release.minor() < 36 { (1, general) } else { (2, missing) };
         for (reference, want) in [("broken:app", broken), ("not_an_app:app", (1, general)), ("broken", (1, general))] {
             let reply = replied(place.execute_with(Instruction::new(9, "count"), app(reference)).await);
@@ -106,7 +106,7 @@ async fn an_app_that_cannot_be_loaded_is_tried_again_in_a_new_process() {
 }
 
 #[tokio::test]
-async fn a_crash_says_how_and_costs_one_instruction() {
+async fn a_crash_is_described_and_affects_one_instruction() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         let cases = [
@@ -127,7 +127,7 @@ async fn a_crash_says_how_and_costs_one_instruction() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_refused() {
+async fn an_invalid_answer_is_refused() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         let reason = crashed(place.execute(Instruction::new(9, "answers_wrongly")).await);
@@ -141,7 +141,7 @@ async fn an_answer_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_printed_and_forked_does_not_disturb() {
+async fn output_and_forks_do_not_disturb_the_protocol() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         assert_eq!(place.content(Instruction::new(9, "prints")).await.number("input"), 0);
@@ -153,14 +153,14 @@ async fn what_is_printed_and_forked_does_not_disturb() {
 }
 
 #[tokio::test]
-async fn an_app_with_torch_gets_its_share_of_every_gpu() {
+async fn an_app_with_torch_gets_its_limit_on_every_gpu() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         let directory = behaving().directory.with_file_name("app_with_torch");
         let limited = InstalledApp { directory, ..app("limited:app") };
         let reply = replied(place.execute_with(Instruction::new(9, ""), limited).await);
-        let told = &Content::of(&reply, &place.objects).metrics["metrics"];
-        assert_eq!(told["gpu-0"], MetricValue::Double(0.25));
-        assert_eq!(told["gpu-1"], MetricValue::Double(0.25));
+        let limits = &Content::of(&reply, &place.objects).metrics["metrics"];
+        assert_eq!(limits["gpu-0"], MetricValue::Double(0.25));
+        assert_eq!(limits["gpu-1"], MetricValue::Double(0.25));
     }
 }

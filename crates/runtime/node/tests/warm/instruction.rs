@@ -1,4 +1,4 @@
-//! Instructions, made as a ServerApp makes them, and replies taken apart.
+//! Instructions as a ServerApp makes them, and decoded replies.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,10 +14,10 @@ use trellis_wire::object::{
 use trellis_wire::proto;
 
 pub const NODE: u64 = 77;
-/// Of the ServerApp, which replies must name.
+/// The task of the ServerApp, which replies must name.
 pub const TASK: u64 = 5;
 
-/// What an app is to do.
+/// An instruction, with the action of the app.
 pub struct Instruction {
     pub run: u64,
     config: Vec<(String, ConfigValue)>,
@@ -25,8 +25,8 @@ pub struct Instruction {
     pub context: proto::Context,
 }
 
-/// An object that is kept, and what is below it.
-type Kept = (ObjectId, proto::ObjectTree);
+/// A stored object and its tree.
+type Stored = (ObjectId, proto::ObjectTree);
 
 impl Instruction {
     pub fn new(run: u64, what: &str) -> Instruction {
@@ -51,9 +51,9 @@ impl Instruction {
         self
     }
 
-    /// Keeps its objects.
+    /// Stores its objects.
     pub fn job(self, objects: &Objects, app: InstalledApp) -> Job {
-        let keep = |object: Bytes, children: Vec<Kept>| -> Kept {
+        let keep = |object: Bytes, children: Vec<Stored>| -> Stored {
             let id = object_id(&object);
             objects.put(id, &object).unwrap();
             let children = children.into_iter().map(|(_, tree)| tree).collect();
@@ -64,11 +64,11 @@ impl Instruction {
             let chunks = chunks.into_iter().map(|(_, chunk)| keep(chunk, Vec::new())).collect();
             (number.to_string(), keep(array.encode(), chunks))
         });
-        let arrays: Vec<(String, Kept)> = arrays.collect();
-        let named = |kept: &[(String, Kept)]| {
+        let arrays: Vec<(String, Stored)> = arrays.collect();
+        let named = |kept: &[(String, Stored)]| {
             Entries::new(kept.iter().map(|(name, (id, _))| (name.clone(), *id)).collect()).unwrap()
         };
-        let below = |kept: Vec<(String, Kept)>| kept.into_iter().map(|(_, kept)| kept).collect();
+        let below = |kept: Vec<(String, Stored)>| kept.into_iter().map(|(_, kept)| kept).collect();
         let record = ArrayRecord(named(&arrays)).encode();
         let config = ConfigRecord(Entries::new(self.config).unwrap()).encode();
         let records =
@@ -94,7 +94,7 @@ impl Instruction {
     }
 }
 
-/// Numbers as numpy saves them.
+/// Numbers in numpy's format.
 fn npy(numbers: &[f64]) -> Vec<u8> {
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({},), }}", numbers.len());
     while !(10 + header.len() + 1).is_multiple_of(64) {
@@ -142,7 +142,7 @@ impl Content {
     }
 }
 
-/// All ids of a tree but that of its root.
+/// All ids of a tree except its root.
 pub fn below(tree: &proto::ObjectTree) -> Vec<String> {
     fn gather(tree: &proto::ObjectTree, ids: &mut Vec<String>) {
         for child in &tree.children {

@@ -1,4 +1,4 @@
-//! How long workers live, and what ends them.
+//! The lifetime of workers.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -12,22 +12,22 @@ use trellis_node::config::{Spare, WarmSettings};
 use trellis_wire::proto;
 
 use crate::instruction::Instruction;
-use crate::place::{Place, Release, Whisper, behaving, crashed, ended, lasting, releases, replied};
+use crate::place::{PidFile, Place, Release, behaving, crashed, ended, lasting, releases, replied};
 
-/// What a worker does over its life hardly depends on the release.
+/// The lifetime of workers hardly depends on the release.
 fn newest() -> Option<Release> {
     releases().pop()
 }
 
 #[tokio::test]
-async fn an_instruction_that_is_given_up_ends_the_app_and_its_children() {
+async fn a_cancelled_instruction_kills_the_app_and_its_children() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
-        let whisper = Whisper::new(place.directory.path());
-        let job = Instruction::new(9, "hangs").with("where", whisper.path()).job(&place.objects, behaving());
+        let pid_file = PidFile::new(place.directory.path());
+        let job = Instruction::new(9, "hangs").with("where", pid_file.path()).job(&place.objects, behaving());
         let apps = place.apps.clone();
         let working = tokio::spawn(async move { apps.execute(job).await });
-        let pids = whisper.pids().await;
+        let pids = pid_file.pids().await;
         let status = place.apps.status();
         assert_eq!((status.len(), status[0].pid, status[0].busy), (1, pids[0], true));
         assert!(status[0].rss_bytes.unwrap() > 1 << 20);
@@ -42,15 +42,15 @@ async fn an_instruction_that_is_given_up_ends_the_app_and_its_children() {
 }
 
 #[tokio::test]
-async fn closing_postpones_what_is_under_way() {
+async fn closing_postpones_active_instructions() {
     let Some(release) = newest() else { return };
     let place = Place::new(&release.python, lasting());
     let resting = place.pid_of(1).await;
-    let whisper = Whisper::new(place.directory.path());
-    let job = Instruction::new(9, "hangs").with("where", whisper.path()).job(&place.objects, behaving());
+    let pid_file = PidFile::new(place.directory.path());
+    let job = Instruction::new(9, "hangs").with("where", pid_file.path()).job(&place.objects, behaving());
     let apps = place.apps.clone();
     let working = tokio::spawn(async move { apps.execute(job).await });
-    let pids = whisper.pids().await;
+    let pids = pid_file.pids().await;
     place.apps.close().await;
     assert!(matches!(working.await.unwrap(), Outcome::Postponed { reason } if reason == "the node is stopping"));
     for pid in [pids[0], pids[1], resting] {
@@ -61,11 +61,11 @@ async fn closing_postpones_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn a_worker_ends_when_its_node_dies() {
+async fn a_worker_exits_when_its_node_dies() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
-        let whisper = Whisper::new(place.directory.path());
-        let job = Instruction::new(9, "hangs").with("where", whisper.path()).job(&place.objects, behaving());
+        let pid_file = PidFile::new(place.directory.path());
+        let job = Instruction::new(9, "hangs").with("where", pid_file.path()).job(&place.objects, behaving());
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../python/trellis_worker.py");
         let mut node = Command::new(&release.python);
         node.arg(program).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -74,7 +74,7 @@ async fn a_worker_ends_when_its_node_dies() {
         for frame in frames(&job, &place) {
             pipe.write_all(&frame).unwrap();
         }
-        let pids = whisper.pids().await;
+        let pids = pid_file.pids().await;
         drop(pipe);
         for pid in pids {
             ended(pid).await;
@@ -83,7 +83,7 @@ async fn a_worker_ends_when_its_node_dies() {
     }
 }
 
-/// An instruction as a worker is told it.
+/// The frames of an instruction for a worker.
 fn frames(job: &trellis_node::app::Job, place: &Place) -> Vec<Vec<u8>> {
     fn children_first(tree: &proto::ObjectTree, ids: &mut Vec<String>) {
         tree.children.iter().for_each(|child| children_first(child, ids));
@@ -109,7 +109,7 @@ fn frames(job: &trellis_node::app::Job, place: &Place) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn idle_workers_end_and_only_so_many_are_kept() {
+async fn idle_workers_are_stopped_and_limited() {
     let Some(release) = newest() else { return };
     let short = WarmSettings { idle: Duration::from_millis(50), ..lasting() };
     let place = Place::new(&release.python, short);
@@ -127,7 +127,7 @@ async fn idle_workers_end_and_only_so_many_are_kept() {
 }
 
 #[tokio::test]
-async fn a_worker_that_grew_or_has_another_app_is_replaced() {
+async fn a_worker_above_its_limit_or_with_another_app_is_replaced() {
     let Some(release) = newest() else { return };
     let place = Place::new(&release.python, lasting());
     place.pid_of(9).await;
@@ -135,7 +135,7 @@ async fn a_worker_that_grew_or_has_another_app_is_replaced() {
     let settings = WarmSettings { recycle_bytes: Some(small + (100 << 20)), ..lasting() };
     let place = Place::new(&release.python, settings);
     let first = place.pid_of(9).await;
-    // Each call keeps 64 MB.
+    // Each call leaks 64 MB.
     place.reply(Instruction::new(9, "hoards")).await;
     assert_eq!(place.pid_of(9).await, first);
     place.reply(Instruction::new(9, "hoards")).await;
@@ -149,7 +149,7 @@ async fn a_worker_that_grew_or_has_another_app_is_replaced() {
 }
 
 #[tokio::test]
-async fn the_next_run_finds_an_interpreter_ready() {
+async fn a_spare_worker_is_ready_for_the_next_run() {
     let Some(release) = newest() else { return };
     let place = Place::new(&release.python, WarmSettings { spare: Spare::EveryRun, ..lasting() });
     assert_eq!(place.apps.status(), []);
@@ -173,7 +173,7 @@ async fn a_node_of_one_run_starts_one_interpreter() {
 }
 
 #[tokio::test]
-async fn a_broken_interpreter_is_said_at_once() {
+async fn a_broken_interpreter_is_reported_at_once() {
     let place = Place::new("/nowhere/python".as_ref(), lasting());
     let reason = crashed(place.execute(Instruction::new(9, "count")).await);
     let start = "The node cannot run apps: /nowhere/python cannot be started: install Python with flwr, or name its";
@@ -203,12 +203,12 @@ async fn a_broken_interpreter_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_missing_or_damaged_postpones() {
+async fn a_missing_or_damaged_object_postpones_the_instruction() {
     let Some(release) = newest() else { return };
     let place = Place::new(&release.python, lasting());
     let job = Instruction::new(9, "count").job(&place.objects, behaving());
     place.objects.put(job.tree.children[0].object_id.parse().unwrap(), b"damaged").unwrap();
     let outcome = place.apps.execute(job).await;
-    assert!(matches!(&outcome, Outcome::Postponed { reason } if reason.contains("is not here, or damaged")));
+    assert!(matches!(&outcome, Outcome::Postponed { reason } if reason.contains("is missing or damaged")));
     place.pid_of(9).await;
 }

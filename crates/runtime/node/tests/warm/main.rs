@@ -1,5 +1,4 @@
-//! Warm apps with official Flower of several releases: what apps see, what becomes of what they do, and how long workers
-//! live.
+//! Warm apps with several releases of official Flower: what apps see, how results are handled, and the lifetime of workers.
 
 mod behaviour;
 mod instruction;

@@ -1,4 +1,4 @@
-"""What official Flower answers: the object ids of a reply, made with the functions that `flwr-clientapp` uses.
+"""The reference result of official Flower: the object ids of a reply, computed with the functions of `flwr-clientapp`.
 
 Called with a directory that holds `objects/` (files named by id), `context` and `root` (the id of the instruction), the
 directory of the app and its reference. Prints ids and then the state of the Context.
@@ -36,6 +36,6 @@ app = loading.load_app(reference, LoadClientAppError, app_directory)
 reply = app(message=message, context=context)
 with inflatable.no_object_id_recompute():
     objects = inflatable.get_all_nested_objects(reply)
-# All but the message itself, which tells when it was made.
+# All objects except the message itself, which contains the time of its creation.
 print(*sorted(set(objects) - {reply.object_id}))
 print(context_to_proto(context).state.SerializeToString(deterministic=True).hex())

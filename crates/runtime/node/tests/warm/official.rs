@@ -1,4 +1,4 @@
-//! The same instruction, carried out by a worker and by the functions of official Flower: the same objects come out.
+//! Executes the same instruction with a worker and with the functions of official Flower; compares the objects.
 
 use std::process::Command;
 
@@ -8,11 +8,11 @@ use crate::instruction::{Instruction, below};
 use crate::place::{Place, behaving, lasting, releases};
 
 #[tokio::test]
-async fn replies_are_object_for_object_those_of_official_flower() {
+async fn replies_have_the_same_objects_as_those_of_official_flower() {
     for release in releases() {
         let place = Place::new(&release.python, lasting());
         let numbers = |count: u32| (0..count).map(f64::from).collect::<Vec<_>>();
-        // Of one chunk, of three, of equal chunks, with nothing in it.
+        // Arrays of one chunk, of three, of equal chunks, and empty ones.
         let arrays = vec![numbers(1000), numbers(1_500_000), vec![0.0; 2_000_000], Vec::new()];
         for what in ["double", "count"] {
             let job = Instruction::new(9, what).arrays(arrays.clone()).job(&place.objects, behaving());
@@ -25,7 +25,7 @@ async fn replies_are_object_for_object_those_of_official_flower() {
             std::fs::write(input.path().join("root"), &job.tree.object_id).unwrap();
             std::fs::write(input.path().join("context"), job.context.encode_to_vec()).unwrap();
             let app = behaving();
-            let told = Command::new(&release.python)
+            let output = Command::new(&release.python)
                 .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/warm/official.py"))
                 .args([input.path(), &app.directory])
                 .arg(&app.client_app)
@@ -33,9 +33,9 @@ async fn replies_are_object_for_object_those_of_official_flower() {
                 .env("FLWR_HOME", place.directory.path())
                 .output()
                 .unwrap();
-            assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-            let told = String::from_utf8(told.stdout).unwrap();
-            let [ids, state] = told.lines().collect::<Vec<_>>()[..] else { panic!("{told}") };
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let output = String::from_utf8(output.stdout).unwrap();
+            let [ids, state] = output.lines().collect::<Vec<_>>()[..] else { panic!("{output}") };
 
             let reply = crate::place::replied(place.apps.execute(job).await);
             if what == "double" {

@@ -1,4 +1,4 @@
-//! Where tests happen: interpreters with official Flower, a directory with warm apps, and processes that can be waited for.
+//! The environment of tests: interpreters with official Flower, a directory with warm apps, and processes to wait for.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -18,10 +18,10 @@ use trellis_wire::error_reply::ErrorCode;
 
 use crate::instruction::{Content, Instruction};
 
-/// Longer than anything here takes, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any test takes.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// An official Flower that is installed here.
+/// An installed release of official Flower.
 #[derive(Debug, Clone)]
 pub struct Release {
     pub version: String,
@@ -29,18 +29,18 @@ pub struct Release {
 }
 
 impl Release {
-    /// Its number, for what differs between releases.
+    /// The minor version, for differences between releases.
     pub fn minor(&self) -> u32 {
         self.version.split('.').nth(1).unwrap().parse().unwrap()
     }
 }
 
-/// The oldest and the newest release, or those that TRELLIS_TEST_RELEASES names, as far as they are installed.
+/// The oldest and the newest release, or those in TRELLIS_TEST_RELEASES, if they are installed.
 pub fn releases() -> Vec<Release> {
-    let wanted = std::env::var("TRELLIS_TEST_RELEASES").unwrap_or("1.25 1.42".to_owned());
+    let versions = std::env::var("TRELLIS_TEST_RELEASES").unwrap_or("1.25 1.42".to_owned());
     let cache = std::env::var_os("TRELLIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/trellis-test"));
-    let found = wanted.split_whitespace().filter_map(|version| {
+    let found = versions.split_whitespace().filter_map(|version| {
         let python = cache.join(format!("flwr-{version}/bin/python"));
         if python.exists() {
             return Some(Release { version: version.to_owned(), python });
@@ -59,7 +59,7 @@ pub struct Place {
 }
 
 pub fn lasting() -> WarmSettings {
-    WarmSettings { idle: PATIENCE, recycle_bytes: None, max_idle: 8, spare: Spare::None }
+    WarmSettings { idle: TIMEOUT, recycle_bytes: None, max_idle: 8, spare: Spare::None }
 }
 
 impl Place {
@@ -99,7 +99,7 @@ impl Place {
 
     pub async fn execute_with(&self, instruction: Instruction, app: InstalledApp) -> Outcome {
         let job = instruction.job(&self.objects, app);
-        tokio::time::timeout(PATIENCE, self.apps.execute(job)).await.expect("it takes too long")
+        tokio::time::timeout(TIMEOUT, self.apps.execute(job)).await.expect("it takes too long")
     }
 
     pub async fn reply(&self, instruction: Instruction) -> Reply {
@@ -110,12 +110,12 @@ impl Place {
         Content::of(&self.reply(instruction).await, &self.objects)
     }
 
-    /// Carries out something harmless; gives the process that did.
+    /// Executes a harmless action; returns the process id of the worker.
     pub async fn pid_of(&self, run: u64) -> u32 {
         self.content(Instruction::new(run, "count")).await.number("pid") as u32
     }
 
-    /// The runs that have a worker at rest.
+    /// The runs with an idle worker.
     pub fn resting(&self) -> Vec<u64> {
         self.apps.status().iter().filter(|it| !it.busy).filter_map(|it| it.run).map(|run| run.0).collect()
     }
@@ -151,25 +151,25 @@ pub fn crashed(outcome: Outcome) -> String {
     }
 }
 
-/// Waits for the end of any process.
+/// Waits for the end of a process.
 pub async fn ended(pid: u32) {
     let Ok(descriptor) = pidfd_open(Pid::from_raw(pid as i32).unwrap(), PidfdFlags::NONBLOCK) else { return };
     let seen = tokio::task::spawn_blocking(move || {
-        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let patience = Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
         poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).unwrap()
     });
     assert_eq!(seen.await.unwrap(), 1, "process {pid} does not end");
 }
 
-/// Where an app tells, once, something that can be waited for.
-pub struct Whisper(PathBuf);
+/// A file that an app writes once, and that a test waits for.
+pub struct PidFile(PathBuf);
 
-impl Whisper {
-    pub fn new(place: &Path) -> Whisper {
-        let path = place.join("whisper");
+impl PidFile {
+    pub fn new(place: &Path) -> PidFile {
+        let path = place.join("pids");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        Whisper(path)
+        PidFile(path)
     }
 
     pub fn path(&self) -> &str {
@@ -177,7 +177,7 @@ impl Whisper {
     }
 
     pub async fn pids(&self) -> Vec<u32> {
-        let told = tokio::time::timeout(PATIENCE, tokio::fs::read_to_string(&self.0)).await;
-        told.expect("nothing is told").unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+        let pids = tokio::time::timeout(TIMEOUT, tokio::fs::read_to_string(&self.0)).await;
+        pids.expect("no pids were written").unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
 }

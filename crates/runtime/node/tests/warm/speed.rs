@@ -1,4 +1,4 @@
-//! What warm apps cost. Measures, and judges nothing:
+//! Measures the cost of warm apps, without limits:
 //! `cargo test -p trellis-node --release --test warm -- --ignored --nocapture speed`.
 
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ async fn speed() {
             empty.push(timed(&place, Instruction::new(1, "count")).await);
         }
         empty.sort();
-        // By then it is ready.
+        // The spare worker is ready by then.
         let spare = timed(&place, Instruction::new(2, "count")).await;
         println!(
             "flwr {}: first instruction {first:?}, with a spare {spare:?}; empty ones median {:?} p99 {:?}",
@@ -62,10 +62,10 @@ async fn timed(place: &Place, instruction: Instruction) -> Duration {
     start.elapsed()
 }
 
-/// What a process used so far; says more than the clock on a machine that has other things to do.
+/// The CPU time of a process, which is independent of other load on the machine.
 fn cpu_time(pid: u32) -> Duration {
-    let told = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let numbers: Vec<&str> = told.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let numbers: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = numbers[11..13].iter().map(|number| number.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }

@@ -1,4 +1,4 @@
--- Ids of runs and nodes are unsigned 64-bit numbers kept as signed ones. Times are seconds since the epoch.
+-- Ids of runs and nodes are unsigned 64-bit numbers, stored as signed ones. Times are Unix seconds.
 
 CREATE TABLE node (
     node_id INTEGER PRIMARY KEY,
@@ -36,7 +36,7 @@ CREATE TABLE run (
 );
 CREATE INDEX run_unfinished ON run (pending_at) WHERE state < 3;
 
--- Apart from the run, because it changes with every object.
+-- Separate from the run, because it changes with every object.
 CREATE TABLE traffic (
     run_id INTEGER PRIMARY KEY,
     bytes_sent INTEGER NOT NULL,
@@ -112,7 +112,7 @@ CREATE TABLE object_child (
 ) WITHOUT ROWID;
 CREATE INDEX object_parent ON object_child (child);
 
--- Apart from the object, so that counting references does not rewrite bytes.
+-- Separate from the object, so that a change of its counters does not rewrite the content.
 CREATE TABLE object_content (
     object_id BLOB NOT NULL UNIQUE,
     inline BLOB,

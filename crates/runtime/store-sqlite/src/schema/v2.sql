@@ -1,19 +1,19 @@
--- Flower 1.30 and later: the tasks between which a message goes.
+-- Flower 1.30 and later: the sending and the receiving task of a message.
 ALTER TABLE instruction ADD COLUMN src_task INTEGER;
 ALTER TABLE instruction ADD COLUMN dst_task INTEGER;
 ALTER TABLE reply ADD COLUMN src_task INTEGER;
 ALTER TABLE reply ADD COLUMN dst_task INTEGER;
 
--- Who speaks what: what nodes and ServerApps say of themselves, and what owners say of their nodes.
+-- Client releases of nodes and ServerApps; names and locations from the owners of nodes.
 ALTER TABLE node ADD COLUMN name TEXT NOT NULL DEFAULT '';
 ALTER TABLE node ADD COLUMN location TEXT NOT NULL DEFAULT '';
 ALTER TABLE node ADD COLUMN client TEXT NOT NULL DEFAULT '';
 ALTER TABLE run ADD COLUMN client TEXT NOT NULL DEFAULT '';
 
--- Looked for every second.
+-- Queried every second.
 CREATE INDEX instruction_expiry ON instruction (created_at + ttl) WHERE state <> 5;
 
--- Numbers are never used twice, and follow each other without gaps: only the oldest entries go.
+-- Numbers are unique and without gaps: only the oldest entries are deleted.
 CREATE TABLE audit (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     at REAL NOT NULL,
@@ -31,7 +31,7 @@ CREATE TABLE account (
     state INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- What accounts show and nodes join with: only hashes.
+-- Hashes of access, refresh and join tokens.
 CREATE TABLE secret (
     hash BLOB PRIMARY KEY,
     purpose INTEGER NOT NULL,
@@ -46,7 +46,7 @@ CREATE TABLE secret (
 CREATE INDEX secret_of_account ON secret (account_id);
 CREATE INDEX secret_end ON secret (coalesce(changed_at, expires_at));
 
--- For counting: small indexes that hold all that is counted. Heartbeats change none of them but the first.
+-- Small covering indexes for the census. Heartbeats change only the first.
 DROP INDEX node_online;
 CREATE INDEX node_online ON node (online_until, client) WHERE state = 1;
 CREATE INDEX node_at_rest ON node (state) WHERE state IN (0, 2);

@@ -1,7 +1,7 @@
--- What must be started for a run: 0 the ServerApp that it brings, 1 the native one.
+-- The ServerApp of a run: 0 that of its FAB, 1 the native one.
 ALTER TABLE run ADD COLUMN server_app INTEGER NOT NULL DEFAULT 0;
 
--- What native ServerApps tell of their rounds. JSON, never read here.
+-- Training reports of native ServerApps, as opaque JSON.
 CREATE TABLE training_report (
     run_id INTEGER NOT NULL,
     round INTEGER NOT NULL,
@@ -10,6 +10,6 @@ CREATE TABLE training_report (
     PRIMARY KEY (run_id, round, kind)
 );
 
--- Which replies of a run are ready is asked with every one that arrives: the index alone answers.
+-- A covering index: the ready replies of a run are queried with every arriving reply.
 DROP INDEX reply_of_run;
 CREATE INDEX reply_of_run ON reply (run_id, ready, reply_to);

@@ -1,5 +1,5 @@
--- An announcement counts for its sender in its run only: objects and the edges between them get a scope. The content
--- stays shared. Objects that are kept already belong to the messages above them.
+-- Objects and their edges get a scope: an announcement is valid for its sender in its run. Content stays shared. Existing
+-- objects get the scopes of the messages that refer to them.
 CREATE TEMP TABLE reached (object_id BLOB, run_id INTEGER, sender INTEGER, PRIMARY KEY (object_id, run_id, sender))
 WITHOUT ROWID;
 CREATE TEMP TABLE held AS

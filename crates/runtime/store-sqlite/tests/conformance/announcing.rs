@@ -1,4 +1,4 @@
-//! What `on_commit` hears.
+//! Calls of `on_commit`.
 
 use std::sync::mpsc::channel;
 
@@ -10,19 +10,19 @@ use trellis_core::refusal::{Kind, Refusal};
 use super::{keep, open};
 
 #[test]
-fn the_topics_of_one_commit_come_once_each_and_those_of_refused_jobs_never() {
+fn a_commit_announces_each_topic_once_and_no_topics_of_rolled_back_jobs() {
     let directory = tempfile::tempdir().unwrap();
     let (store, announced) = open(directory.path());
     let (go, wait) = channel::<()>();
-    let (here, started) = channel();
+    let (started_tx, started) = channel();
     let first = submit(&store, move |tx| {
         tx.wake(Topic::Launch);
-        let _ = here.send(());
+        let _ = started_tx.send(());
         let _ = wait.recv();
         Ok(())
     });
     await_one(&started);
-    // Piled up behind the first one, they share its commit.
+    // Jobs that wait behind the first one share its commit.
     let others: Vec<_> = (0..10)
         .map(|n| {
             submit(&store, move |tx| {
@@ -36,16 +36,16 @@ fn the_topics_of_one_commit_come_once_each_and_those_of_refused_jobs_never() {
     await_one(&first).unwrap();
     let kept = others.iter().filter(|other| await_one(other).is_ok()).count();
     assert_eq!(kept, 5);
-    let mut want = vec![Topic::Launch];
-    want.extend((0..5).map(|n| Topic::Log(RunId(n))));
+    let mut expected = vec![Topic::Launch];
+    expected.extend((0..5).map(|n| Topic::Log(RunId(n))));
     let mut heard = await_one(&announced);
     heard.sort_unstable();
-    want.sort_unstable();
-    assert_eq!(heard, want);
+    expected.sort_unstable();
+    assert_eq!(heard, expected);
 }
 
 #[test]
-fn a_refused_job_alone_announces_nothing() {
+fn a_rolled_back_job_announces_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (store, announced) = open(directory.path());
     let refused = change(&store, |tx| {

@@ -1,4 +1,4 @@
-//! A process that is killed at any moment has kept every job that it acknowledged, and no half of one.
+//! A process killed at any moment has stored every acknowledged job, and no part of another.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,10 +12,10 @@ use trellis_core::refusal::Refusal;
 use super::{context, open, see};
 
 const STATE: &str = "TRELLIS_TEST_STATE_TO_FILL";
-/// Jobs on their way at any time: several share a commit, and a kill finds some in every stage.
+/// Concurrent jobs: several share a commit, and a kill hits all stages.
 const IN_FLIGHT: usize = 16;
 
-/// Not a test by itself: the process that [`acknowledged_jobs_survive_kill_9`] kills. Writes each acknowledged number.
+/// The process that [`acknowledged_jobs_survive_kill_9`] kills. Prints each acknowledged number.
 #[test]
 #[ignore = "a part of acknowledged_jobs_survive_kill_9, which starts it in a process of its own"]
 fn fill_until_killed() {
@@ -32,7 +32,7 @@ fn fill_until_killed() {
     for n in 0.. {
         let job = submit(&store, move |tx| {
             tx.put_context(RunId(n), &n.to_be_bytes())?;
-            // A second row, far away in the database: both or none.
+            // A second row in another part of the database: both or none.
             tx.append_log(RunId(n), 1.0, "x")
         });
         queue.send((n, job)).unwrap();
@@ -53,7 +53,7 @@ fn acknowledged_jobs_survive_kill_9() {
         for n in 0..=acknowledged {
             assert_eq!(context(&store, n), Some(n.to_be_bytes().to_vec()), "job {n} was acknowledged");
         }
-        // Beyond what was heard of, a job may be there or not, but whole.
+        // Jobs without acknowledgement may be stored, but only as a whole.
         for n in 0..acknowledged + 1000 {
             let line = see(&store, |read| read.log_after(RunId(n), 0.0, 100)).is_some();
             assert_eq!(context(&store, n).is_some(), line, "half of job {n}");
@@ -61,7 +61,7 @@ fn acknowledged_jobs_survive_kill_9() {
     }
 }
 
-/// Starts the child on `state`, kills it after so many acknowledgements, and says the last one it gave.
+/// Starts the child on `state`, kills it after so many acknowledgements, and returns the last number.
 fn fill_and_kill(state: &Path, kill_after: usize) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["crash::fill_until_killed", "--exact", "--ignored", "--nocapture"])
@@ -77,11 +77,11 @@ fn fill_and_kill(state: &Path, kill_after: usize) -> u64 {
             last = Some(n.parse().unwrap());
             heard += 1;
             if heard == kill_after {
-                child.kill().unwrap(); // SIGKILL. What it had written before that is read to the end.
+                child.kill().unwrap(); // SIGKILL. The output before the kill is read to the end.
             }
         }
     }
     child.wait().unwrap();
-    assert!(heard >= kill_after, "the child ended by itself after {heard}");
-    last.expect("at least one was heard")
+    assert!(heard >= kill_after, "the child ended after {heard} acknowledgements");
+    last.expect("an acknowledgement")
 }

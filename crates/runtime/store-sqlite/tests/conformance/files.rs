@@ -1,4 +1,4 @@
-//! Object files: gone with their objects, never before, and swept when a crash left them.
+//! Object files: removed with their objects, never before, and swept after a crash.
 
 use std::sync::mpsc::channel;
 
@@ -11,20 +11,20 @@ use trellis_core::refusal::{Kind, Refusal};
 use super::{RUNTIME, SCOPE, count_files, file, keep, open, place, place_file, see, settle};
 
 #[test]
-fn the_file_of_a_deleted_object_goes_after_the_commit() {
+fn the_file_of_a_deleted_object_is_removed_after_the_commit() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     let (gone, kept) = (place(&store, "gone", b"large"), place(&store, "kept", b"also large"));
-    let (here, deleted) = channel();
+    let (started_tx, deleted) = channel();
     let (go, wait) = channel::<()>();
     let job = submit(&store, move |tx| {
         tx.delete_object(SCOPE, id("gone"))?;
-        let _ = here.send(());
+        let _ = started_tx.send(());
         let _ = wait.recv();
         Ok(())
     });
     await_one(&deleted);
-    assert_eq!(file(&store, &gone).as_deref(), Some(&b"large"[..]), "not committed: a crash now must find it");
+    assert_eq!(file(&store, &gone).as_deref(), Some(&b"large"[..]), "before the commit a crash must not lose it");
     drop(go);
     await_one(&job).unwrap();
     settle(&store);
@@ -34,7 +34,7 @@ fn the_file_of_a_deleted_object_goes_after_the_commit() {
 }
 
 #[test]
-fn a_refused_deletion_leaves_the_file() {
+fn a_rolled_back_deletion_leaves_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     let name = place(&store, "one", b"large");
@@ -49,7 +49,7 @@ fn a_refused_deletion_leaves_the_file() {
 }
 
 #[test]
-fn a_file_that_is_not_needed_goes_with_the_commit_that_says_so() {
+fn a_discarded_file_is_removed_with_the_commit() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     let name = place_file(&store, "spare", b"a second copy");
@@ -63,7 +63,7 @@ fn a_file_that_is_not_needed_goes_with_the_commit_that_says_so() {
     };
     assert_eq!(refused.unwrap_err().kind, Kind::Denied);
     settle(&store);
-    assert!(file(&store, &name).is_some(), "the job that said so was refused");
+    assert!(file(&store, &name).is_some(), "the job was rolled back");
     for _ in 0..2 {
         let spare = spare.clone();
         keep(&store, move |tx| {
@@ -77,7 +77,7 @@ fn a_file_that_is_not_needed_goes_with_the_commit_that_says_so() {
 }
 
 #[test]
-fn an_object_that_goes_and_comes_again_keeps_its_new_file() {
+fn an_object_that_is_deleted_and_stored_again_keeps_its_new_file() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     let old = place(&store, "phoenix", b"bytes");
@@ -86,7 +86,7 @@ fn an_object_that_goes_and_comes_again_keeps_its_new_file() {
     let content = Content::Large { name: new.clone(), bytes: 5 };
     keep(&store, move |tx| {
         tx.delete_object(SCOPE, id("phoenix"))?;
-        tx.insert_object(&Object { references: 1, here: true, ..Object::new(SCOPE, id("phoenix")) }, &[])?;
+        tx.insert_object(&Object { references: 1, has_content: true, ..Object::new(SCOPE, id("phoenix")) }, &[])?;
         tx.put_content(id("phoenix"), &content)
     });
     settle(&store);
@@ -94,14 +94,14 @@ fn an_object_that_goes_and_comes_again_keeps_its_new_file() {
 }
 
 #[test]
-fn what_a_crash_left_is_swept_at_the_next_start_and_nothing_else() {
+fn only_orphans_of_a_crash_are_removed_at_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     let kept = place(&store, "kept", b"kept");
     place_file(&store, "placed and never committed", b"orphan");
     let mut upload = store.objects().upload();
     RUNTIME.block_on(upload.write(Bytes::from_static(b"half of it"))).unwrap();
-    std::mem::forget(upload); // As a crash leaves it.
+    std::mem::forget(upload); // A crash leaves the upload like this.
     assert_eq!(count_files(directory.path()), 3);
     drop(store);
 
@@ -111,7 +111,7 @@ fn what_a_crash_left_is_swept_at_the_next_start_and_nothing_else() {
 }
 
 #[test]
-fn the_state_is_its_owners_alone() {
+fn only_the_owner_can_read_the_state() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(&directory.path().join("state"));
@@ -122,11 +122,11 @@ fn the_state_is_its_owners_alone() {
         let metadata = path.metadata().unwrap();
         let others = metadata.permissions().mode() & 0o077;
         let is_log = path.extension().is_some_and(|extension| extension == "db-wal" || extension == "db-shm");
-        assert!(others == 0 || is_log, "{} is open to others: {others:o}", path.display());
+        assert!(others == 0 || is_log, "{} is accessible to others: {others:o}", path.display());
         seen += 1;
         if metadata.is_dir() {
             look.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
         }
     }
-    assert!(seen > 6, "database, log, lock, directories and a file were looked at");
+    assert!(seen > 6, "database, log, lock, directories and a file");
 }

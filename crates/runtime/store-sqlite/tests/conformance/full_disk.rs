@@ -1,7 +1,7 @@
-//! A disk without space: jobs fail as something that may work later, nothing is half-done, and later it works.
+//! A full disk: jobs fail with a transient error, nothing is written in part, and jobs succeed after space is freed.
 //!
-//! Two ways to take the space away, each in a process of its own: a small file system in memory that is filled up
-//! (needs the right to mount; said loudly where it is missing), and a limit on the size of files (works everywhere).
+//! Two variants, each in its own process: a small tmpfs that is filled up (needs the permission to mount; prints
+//! SKIPPED without it), and a limit on file sizes (works everywhere).
 
 use std::fs::File;
 use std::io::Write;
@@ -19,14 +19,14 @@ use trellis_store_sqlite::SqliteStore;
 use super::{RUNTIME, context, count_files, keep, open};
 
 const PLACE: &str = "TRELLIS_TEST_SMALL_DISK";
-/// The small disk, and the largest file under the limit.
+/// Size of the small disk, and of the largest file under the limit.
 const SMALL_BYTES: u64 = 8 << 20;
-/// Fits on the small disk, but not when it is full.
+/// Fits on the empty small disk only.
 const FITTING_BYTES: usize = 1 << 20;
-/// More than the writer keeps in memory: it is not only the commit that fails, but a statement before it.
+/// Larger than the writer's cache: a statement before the commit fails, too.
 const HUGE_BYTES: usize = 40 << 20;
 
-/// A disk whose space can be taken away and given back.
+/// A disk that can be filled and freed.
 trait Disk {
     fn take_space(&mut self);
     fn give_back(&mut self);
@@ -40,7 +40,7 @@ struct Mounted {
 impl Disk for Mounted {
     fn take_space(&mut self) {
         let mut filler = File::create(&self.filler).unwrap();
-        // Ever smaller pieces, so that not even a small one is left.
+        // Ever smaller pieces, so that no space is left.
         for piece in [1 << 16, 1 << 12, 1] {
             while filler.write_all(&vec![0; piece]).is_ok() {}
         }
@@ -51,7 +51,7 @@ impl Disk for Mounted {
     }
 }
 
-/// A limit on the size of every file this process writes.
+/// A limit on the size of the files of this process.
 struct Limited {
     state: PathBuf,
 }
@@ -76,26 +76,26 @@ impl Disk for Limited {
 fn fill_and_recover(state: &Path, disk: &mut dyn Disk) {
     let (store, _announced) = open(state);
     keep(&store, |tx| tx.put_context(RunId(1), b"before"));
-    assert!(store.works());
+    assert!(store.is_healthy());
 
     disk.take_space();
     for _ in 0..3 {
         let refusal = change(&store, |tx| tx.put_context(RunId(2), &vec![2; FITTING_BYTES])).unwrap_err();
         assert_eq!(refusal.kind, Kind::Transient, "{refusal}");
-        assert!(!store.works(), "the store says that it cannot write");
+        assert!(!store.is_healthy(), "the store reports the failed write");
         assert_eq!(context(&store, 2), None);
-        assert_eq!(context(&store, 1).as_deref(), Some(&b"before"[..]), "what was there can be read");
+        assert_eq!(context(&store, 1).as_deref(), Some(&b"before"[..]), "stored data is readable");
     }
     one_failure_in_a_batch(&store);
     a_file_that_does_not_fit(&store, state);
 
     disk.give_back();
     keep(&store, |tx| tx.put_context(RunId(2), &vec![2; FITTING_BYTES]));
-    assert!(store.works(), "the store says that it can write again");
+    assert!(store.is_healthy(), "the store reports the successful write");
     assert_eq!(context(&store, 2), Some(vec![2; FITTING_BYTES]));
     one_failure_in_a_batch(&store); // Too large even for the empty disk.
     keep(&store, |tx| tx.put_context(RunId(3), b"after"));
-    assert!(store.works());
+    assert!(store.is_healthy());
     drop(store);
 
     let (store, _announced) = open(state);
@@ -105,12 +105,12 @@ fn fill_and_recover(state: &Path, disk: &mut dyn Disk) {
     assert_eq!(context(&store, 11), None);
 }
 
-/// Small jobs before and after one that cannot fit: whoever was told so is kept, and nobody else.
+/// Small jobs before and after one that cannot fit: exactly the acknowledged jobs are stored.
 fn one_failure_in_a_batch(store: &SqliteStore) {
-    let (here, started) = channel();
+    let (started_tx, started) = channel();
     let (go, wait) = channel::<()>();
     let first = submit(store, move |_| {
-        let _ = here.send(());
+        let _ = started_tx.send(());
         let _ = wait.recv();
         Ok(())
     });
@@ -123,7 +123,7 @@ fn one_failure_in_a_batch(store: &SqliteStore) {
     let _ = await_one(&first);
     for (run, job) in jobs {
         let result = await_one(&job);
-        assert_eq!(context(store, run).is_some(), result.is_ok(), "job {run} was told {result:?}");
+        assert_eq!(context(store, run).is_some(), result.is_ok(), "job {run} completed with {result:?}");
         assert!(run != 11 || result.is_err_and(|refusal| refusal.kind == Kind::Transient));
     }
 }
@@ -132,9 +132,9 @@ fn a_file_that_does_not_fit(store: &SqliteStore, state: &Path) {
     let mut upload = store.objects().upload();
     let mut write = |_| RUNTIME.block_on(upload.write(vec![1; FITTING_BYTES].into())).err();
     let failed = (0..HUGE_BYTES / FITTING_BYTES).find_map(&mut write);
-    assert!(failed.is_some(), "the disk is not as small as the test believes");
+    assert!(failed.is_some(), "the disk is too large for this test");
     drop(upload);
-    assert_eq!(count_files(state), 0, "what was written of it is gone");
+    assert_eq!(count_files(state), 0, "the partial file was removed");
 }
 
 #[test]
@@ -158,18 +158,18 @@ fn under_a_limit() {
 fn going_on_after_a_failure() {
     let Some(state) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let (store, _announced) = open(&state);
-    Limited { state }.give_back(); // Enough for everything but the huge one.
+    Limited { state }.give_back(); // Enough for everything but the huge job.
     let result = change(&store, |tx| {
         let failed = tx.put_context(RunId(20), &vec![7; HUGE_BYTES]);
         tx.put_context(RunId(21), b"small")?;
         Ok(failed.is_err())
     });
     assert_eq!(context(&store, 20), None);
-    assert_eq!(context(&store, 21).is_some(), result.is_ok(), "told {result:?}");
+    assert_eq!(context(&store, 21).is_some(), result.is_ok(), "completed with {result:?}");
     println!("recovered");
 }
 
-/// Runs one of those above as the last words of `command`.
+/// Runs one of the ignored tests above with `command`.
 fn run_part(command: &mut Command, part: &str, place: &Path) {
     let command = command.arg(std::env::current_exe().unwrap()).arg(format!("full_disk::{part}"));
     let output = command.args(["--exact", "--ignored", "--nocapture"]).env(PLACE, place).output().unwrap();
@@ -180,7 +180,7 @@ fn run_part(command: &mut Command, part: &str, place: &Path) {
 #[test]
 fn a_full_disk() {
     let place = tempfile::tempdir().unwrap();
-    // A mount that only this process and its children see, and that goes with them.
+    // A mount in a namespace of this process and its children.
     let script = format!("mount -t tmpfs -o size={SMALL_BYTES} none \"$0\" && exec \"$@\"");
     let mounting = || {
         let mut command = Command::new("unshare");
@@ -188,15 +188,15 @@ fn a_full_disk() {
         command
     };
     if !mounting().arg("true").output().is_ok_and(|probe| probe.status.success()) {
-        // Not by a macro: the test harness would keep it to itself.
-        let _ = writeln!(std::io::stderr(), "\nSKIPPED a_full_disk: no right to mount a small file system here");
+        // The test harness would capture the output of a macro.
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED a_full_disk: no permission to mount a small file system");
         return;
     }
     run_part(&mut mounting(), "on_a_small_file_system", place.path());
 }
 
-/// Ignored signals stay ignored in what is started: a write beyond the limit fails and does not kill.
-fn deaf_to_the_limit() -> Command {
+/// Ignored signals stay ignored in child processes: a write beyond the limit fails and does not kill.
+fn ignoring_the_limit_signal() -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ && exec \"$@\"", "sh"]);
     command
@@ -205,11 +205,11 @@ fn deaf_to_the_limit() -> Command {
 #[test]
 fn a_limit_on_files() {
     let place = tempfile::tempdir().unwrap();
-    run_part(&mut deaf_to_the_limit(), "under_a_limit", place.path());
+    run_part(&mut ignoring_the_limit_signal(), "under_a_limit", place.path());
 }
 
 #[test]
 fn a_job_that_goes_on_after_a_failure() {
     let place = tempfile::tempdir().unwrap();
-    run_part(&mut deaf_to_the_limit(), "going_on_after_a_failure", place.path());
+    run_part(&mut ignoring_the_limit_signal(), "going_on_after_a_failure", place.path());
 }

@@ -1,5 +1,5 @@
-//! The store on SQLite keeps the port's word, and what only a store on a disk can break: restarts, crashes, files, a
-//! disk that is full.
+//! Conformance of the store on SQLite, and behaviour that only a store on disk has: restarts, crashes, files, full
+//! disks.
 
 mod announcing;
 mod crash;
@@ -22,14 +22,14 @@ use trellis_core::port::{Commit, Read, Store, Topic, Tx};
 use trellis_core::refusal::Refusal;
 use trellis_store_sqlite::{SqliteStore, StateDirectory};
 
-/// Files are written on its blocking threads.
+/// Files are written on the blocking threads of this runtime.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 /// Scope of the objects in these tests.
 const SCOPE: Scope = Scope { run: RunId(103), sender: NodeId::SUPERLINK };
 
-/// Opens the state in `path`; the receiver hears what it announces.
+/// Opens the state in `path`; the receiver gets the announced topics.
 fn open(path: &Path) -> (SqliteStore, Receiver<Vec<Topic>>) {
-    listen(StateDirectory::open(path, None).expect("the directory is free"))
+    listen(StateDirectory::open(path, None).expect("a free directory"))
 }
 
 fn listen(directory: StateDirectory) -> (SqliteStore, Receiver<Vec<Topic>>) {
@@ -37,7 +37,7 @@ fn listen(directory: StateDirectory) -> (SqliteStore, Receiver<Vec<Topic>>) {
     let on_commit = Box::new(move |commit: &Commit<'_>| {
         let _ = announce.send(commit.topics.to_vec());
     });
-    (SqliteStore::open(Arc::new(directory), on_commit).expect("the state opens"), announced)
+    (SqliteStore::open(Arc::new(directory), on_commit).expect("a valid state"), announced)
 }
 
 fn pass((name, case): Case, (store, announced): (SqliteStore, Receiver<Vec<Topic>>)) {
@@ -47,7 +47,7 @@ fn pass((name, case): Case, (store, announced): (SqliteStore, Receiver<Vec<Topic
 }
 
 #[test]
-fn a_store_in_a_directory_keeps_the_ports_word() {
+fn a_store_in_a_directory_conforms() {
     for case in suite() {
         let directory = tempfile::tempdir().unwrap();
         pass(case, open(directory.path()));
@@ -55,14 +55,14 @@ fn a_store_in_a_directory_keeps_the_ports_word() {
 }
 
 #[test]
-fn an_ephemeral_store_keeps_the_ports_word() {
+fn an_ephemeral_store_conforms() {
     for case in suite() {
         pass(case, listen(StateDirectory::ephemeral().unwrap()));
     }
 }
 
 #[test]
-fn two_ephemeral_stores_do_not_touch_each_other() {
+fn two_ephemeral_stores_are_independent() {
     let (first, _announced) = listen(StateDirectory::ephemeral().unwrap());
     keep(&first, |tx| tx.put_context(RunId(1), b"first"));
     let (second, _announced) = listen(StateDirectory::ephemeral().unwrap());
@@ -71,26 +71,26 @@ fn two_ephemeral_stores_do_not_touch_each_other() {
     assert_eq!(context(&first, 1).as_deref(), Some(&b"first"[..]));
 }
 
-/// Does `work` and expects it to be kept.
+/// Commits a change.
 fn keep(store: &SqliteStore, work: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static) {
-    change(store, work).expect("a sound change is kept");
+    change(store, work).expect("the change is committed");
 }
 
-/// Asks and expects an answer.
+/// Runs a query that must succeed.
 fn see<T>(store: &SqliteStore, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> T {
-    ask(store, question).expect("a sound question is answered")
+    ask(store, question).expect("the query succeeds")
 }
 
 fn context(store: &SqliteStore, run: u64) -> Option<Vec<u8>> {
     see(store, |read| read.context(RunId(run))).map(Vec::from)
 }
 
-/// Keeps an object whose content is a file, as a front end does: the file first, then the row.
+/// Stores an object with a file as a front end does: first the file, then the row.
 fn place(store: &SqliteStore, label: &'static str, content: &[u8]) -> String {
     let name = place_file(store, label, content);
     let kept = Content::Large { name: name.clone(), bytes: content.len() as u64 };
     keep(store, move |tx| {
-        tx.insert_object(&Object { references: 1, here: true, ..Object::new(SCOPE, id(label)) }, &[])?;
+        tx.insert_object(&Object { references: 1, has_content: true, ..Object::new(SCOPE, id(label)) }, &[])?;
         tx.put_content(id(label), &kept)
     });
     name
@@ -108,12 +108,12 @@ fn file(store: &SqliteStore, name: &str) -> Option<Vec<u8>> {
     RUNTIME.block_on(store.objects().read(name, 0)).ok().map(Vec::from)
 }
 
-/// Waits until the writer has done everything that was asked of it, also what it does after `done`.
+/// Waits until the writer has finished, including work after `done`.
 fn settle(store: &SqliteStore) {
     keep(store, |_| Ok(()));
 }
 
-/// How many files there are below `objects/`, wherever.
+/// Counts the files below `objects/`.
 fn count_files(state: &Path) -> usize {
     let mut files = 0;
     let mut directories = vec![state.join("objects")];
@@ -126,7 +126,7 @@ fn count_files(state: &Path) -> usize {
     files
 }
 
-/// Copies a state as it is at this moment, as a loss of power would leave it.
+/// Copies a state while the store is open, as after a power failure.
 fn copy_state(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

@@ -1,4 +1,4 @@
-//! A store that is closed and opened again, or copied at a bad moment, has everything that was acknowledged.
+//! A store that is reopened, or copied at any moment, has everything that was acknowledged.
 
 use std::sync::mpsc::channel;
 
@@ -20,7 +20,7 @@ const NOW: f64 = 1_800_000_000.5;
 const RUN: RunId = RunId(u64::MAX);
 const NODE: NodeId = NodeId(1 << 63);
 
-/// Something in every table.
+/// Writes to every table.
 fn fill(tx: &mut dyn Tx) -> Result<(), Refusal> {
     let mut node = Node::register(NODE, ("aid", "name"), b"key", 30.0, NOW);
     node.apply(Event::Activate { interval_s: 30.0 }, NOW).unwrap();
@@ -55,7 +55,7 @@ fn fill(tx: &mut dyn Tx) -> Result<(), Refusal> {
     tx.set_alive_at(NOW)
 }
 
-/// All that [`fill`] wrote, and the object that [`place`] did.
+/// Everything that [`fill`] and [`place`] wrote, as text.
 fn picture(read: &dyn Read) -> Result<String, Refusal> {
     Ok(format!(
         "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
@@ -79,13 +79,13 @@ fn picture(read: &dyn Read) -> Result<String, Refusal> {
 }
 
 #[test]
-fn everything_is_there_after_a_restart() {
+fn everything_survives_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     keep(&store, fill);
     let name = place(&store, "object", b"large");
     let before = see(&store, picture);
-    assert!(!before.contains("None\n"), "something of everything: {before}");
+    assert!(!before.contains("None\n"), "a query found nothing: {before}");
     for _ in 0..2 {
         drop(open_after_drop(directory.path(), &before, &name));
     }
@@ -95,7 +95,7 @@ fn everything_is_there_after_a_restart() {
     assert_eq!(file(&store, &name).as_deref(), Some(&b"large"[..]));
 }
 
-/// Opens a copy made while the store was open, and looks.
+/// Opens a copy made while the store was open and compares it.
 fn open_after_drop(state: &std::path::Path, before: &str, name: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     copy_state(state, copy.path());
@@ -107,21 +107,21 @@ fn open_after_drop(state: &std::path::Path, before: &str, name: &str) -> tempfil
 }
 
 #[test]
-fn dropping_the_store_waits_for_what_was_submitted() {
+fn drop_waits_for_submitted_jobs() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     let results: Vec<_> =
         (0..1000).map(|n| submit(&store, move |tx| tx.put_context(RunId(n), &n.to_be_bytes()))).collect();
     drop(store);
-    assert!(results.iter().all(|result| result.try_recv().is_ok_and(|result| result.is_ok())), "done before the end");
+    assert!(results.iter().all(|result| result.try_recv().is_ok_and(|result| result.is_ok())), "a job is incomplete");
     let (store, _announced) = open(directory.path());
     assert!((0..1000).all(|n| context(&store, n) == Some(n.to_be_bytes().to_vec())));
 }
 
 #[test]
-fn a_copy_made_in_the_middle_of_a_job_has_all_before_it_and_nothing_of_it() {
-    // More than the writer keeps in memory: so uncommitted pages are in the log when it is copied. And more than the
-    // log holds before it is folded into the database: so both files matter.
+fn a_copy_made_during_a_job_has_all_earlier_jobs_and_no_part_of_it() {
+    // Larger than the writer's cache, so that the log contains uncommitted pages, and larger than the log before a
+    // checkpoint, so that both files matter.
     const LARGE_BYTES: usize = 1 << 20;
     const CONTEXTS: u64 = 24;
     let directory = tempfile::tempdir().unwrap();
@@ -129,11 +129,11 @@ fn a_copy_made_in_the_middle_of_a_job_has_all_before_it_and_nothing_of_it() {
     for n in 0..CONTEXTS {
         keep(&store, move |tx| tx.put_context(RunId(n), &vec![1; LARGE_BYTES]));
     }
-    let (here, written) = channel();
+    let (started_tx, written) = channel();
     let (go, wait) = channel::<()>();
     let job = submit(&store, move |tx| {
         (0..2 * CONTEXTS).try_for_each(|n| tx.put_context(RunId(n), &vec![2; LARGE_BYTES]))?;
-        let _ = here.send(());
+        let _ = started_tx.send(());
         let _ = wait.recv();
         Ok(())
     });
@@ -147,9 +147,9 @@ fn a_copy_made_in_the_middle_of_a_job_has_all_before_it_and_nothing_of_it() {
 
     let (crashed, _announced) = open(copy.path());
     for n in 0..2 * CONTEXTS {
-        let want = (n < CONTEXTS).then(|| vec![1; LARGE_BYTES]);
-        assert!(context(&crashed, n) == want, "context {n} of the copy");
-        assert!(context(&store, n) == Some(vec![2; LARGE_BYTES]), "context {n} of the store that went on");
+        let expected = (n < CONTEXTS).then(|| vec![1; LARGE_BYTES]);
+        assert!(context(&crashed, n) == expected, "context {n} of the copy");
+        assert!(context(&store, n) == Some(vec![2; LARGE_BYTES]), "context {n} of the original store");
     }
     keep(&crashed, |tx| tx.put_context(RUN, b"and it goes on"));
 }

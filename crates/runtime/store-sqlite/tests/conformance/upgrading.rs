@@ -1,4 +1,4 @@
-//! A state that an older Trellis wrote opens, whole, and as what the newer one would have written.
+//! Migration of states of older versions.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use trellis_core::conformance::id;
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::State;
 use trellis_core::run::ServerApp;
-use trellis_store_sqlite::{Verdict, inspect};
+use trellis_store_sqlite::{DatabaseState, inspect};
 
 use super::{SCOPE, open, see};
 
-/// As the program of version 1 wrote it.
+/// Written by a program of version 1.
 const V1: &str = include_str!("state-v1.sql");
 const NOW: f64 = 1_800_000_000.5;
 
@@ -22,7 +22,7 @@ fn version_1() -> tempfile::TempDir {
     directory
 }
 
-/// All tables and indexes, as the database describes them.
+/// The definitions of all tables and indexes.
 fn shape(database: &Path) -> Vec<String> {
     let database = Connection::open(database).unwrap();
     let sql = "SELECT name || ': ' || sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name";
@@ -32,12 +32,12 @@ fn shape(database: &Path) -> Vec<String> {
 }
 
 #[test]
-fn version_1_becomes_what_a_fresh_state_is() {
+fn version_1_gets_the_schema_of_a_new_state() {
     let (old, fresh) = (version_1(), tempfile::tempdir().unwrap());
-    assert_eq!(inspect(&old.path().join("state.db")), Verdict::NeedsUpgrade { from: 1, to: 4 });
+    assert_eq!(inspect(&old.path().join("state.db")), DatabaseState::NeedsUpgrade { from: 1, to: 4 });
     drop(open(old.path()));
     drop(open(fresh.path()));
-    assert_eq!(inspect(&old.path().join("state.db")), Verdict::Current);
+    assert_eq!(inspect(&old.path().join("state.db")), DatabaseState::Current);
     assert_eq!(shape(&old.path().join("state.db")), shape(&fresh.path().join("state.db")));
     let left: Vec<_> = std::fs::read_dir(old.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("backup")), "{left:?}");
@@ -60,7 +60,7 @@ fn version_1_keeps_its_nodes_and_runs() {
         ([(101, "pending"), (102, "starting"), (103, "running")], [(104, "finished"), (105, "finished")]);
     assert_eq!(states, [&started[..], &over[..], &[(u64::MAX, "running")][..]].concat());
     assert!(runs.iter().all(|run| run.client.is_empty() && run.fab_id == "publisher/app"));
-    assert!(runs.iter().all(|run| run.server_app == ServerApp::Flower), "there was no other");
+    assert!(runs.iter().all(|run| run.server_app == ServerApp::Flower), "version 1 had no native runs");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is always true of the tables, whatever happened.
+//! Invariants of the tables.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::world::{NODE_IDS, RUN_IDS, Sent, World};
 
 type Checked = Result<(), TestCaseError>;
 
-/// All tables at one moment.
+/// A snapshot of all tables.
 struct Tables {
     objects: BTreeMap<(Scope, ObjectId), Row>,
     /// Ids of the universe whose content is stored.
@@ -49,12 +49,12 @@ fn tables(world: &World, read: &dyn Read) -> Result<Tables, Refusal> {
 
 pub(crate) fn check(world: &World) -> Checked {
     let tables = world.ask(|read| tables(world, read));
-    prop_assert_eq!(tables.count, tables.objects.len() as u64, "an object that nobody announced");
+    prop_assert_eq!(tables.count, tables.objects.len() as u64, "an unannounced object");
     for ((_, id), row) in &tables.objects {
         check_object(world, &tables, *id, row)?;
     }
     for id in &tables.contents {
-        prop_assert!(tables.objects.keys().any(|(_, kept)| kept == id), "content of {} that no object needs", id);
+        prop_assert!(tables.objects.keys().any(|(_, kept)| kept == id), "content of {} without objects", id);
     }
     for instruction in &tables.instructions {
         check_instruction(&tables, instruction)?;
@@ -66,7 +66,7 @@ pub(crate) fn check(world: &World) -> Checked {
     check_lists(world, &tables)
 }
 
-/// What is counted is what is found by looking.
+/// Compares the census with counts of the rows.
 fn check_census(world: &World, tables: &Tables) -> Checked {
     let census = world.ask(|read| read.census(0.0));
     let count = |states: &[State]| tables.instructions.iter().filter(|i| states.contains(&i.state())).count() as u64;
@@ -80,17 +80,17 @@ fn check_census(world: &World, tables: &Tables) -> Checked {
 }
 
 impl Tables {
-    /// Content and everything below it is here, by looking and not by counting.
+    /// Computes completeness from the rows instead of the counters.
     fn is_whole(&self, scope: Scope, id: ObjectId) -> bool {
         let Some(row) = self.objects.get(&(scope, id)) else { return false };
-        row.object.here && row.has_content && row.children.iter().all(|child| self.is_whole(scope, *child))
+        row.object.has_content && row.has_content && row.children.iter().all(|child| self.is_whole(scope, *child))
     }
 
     fn is_message_whole(&self, envelope: &Envelope) -> bool {
         self.is_whole(Scope::of_message(envelope), envelope.id)
     }
 
-    /// How many messages refer to the object.
+    /// Counts the messages that refer to the object.
     fn holders(&self, scope: Scope, id: ObjectId) -> usize {
         let instructions = self.instructions.iter().map(|instruction| &instruction.envelope);
         let envelopes = instructions.chain(self.replies.iter().map(|reply| &reply.envelope));
@@ -107,7 +107,7 @@ fn check_object(world: &World, tables: &Tables, id: ObjectId, row: &Row) -> Chec
     let scope = object.scope;
     prop_assert_eq!(children, &world.universe[&id], "children of {}", id);
     for child in children {
-        prop_assert!(tables.objects.contains_key(&(scope, *child)), "{} lost its child {}", id, child);
+        prop_assert!(tables.objects.contains_key(&(scope, *child)), "{} lacks its child {}", id, child);
     }
     let mut listed = parents.clone();
     listed.sort_unstable();
@@ -118,10 +118,10 @@ fn check_object(world: &World, tables: &Tables, id: ObjectId, row: &Row) -> Chec
 
     let holders = tables.holders(scope, id);
     prop_assert_eq!(object.references as usize, found.len() + holders, "references of {}", id);
-    prop_assert!(object.references > 0, "nothing holds {}", id);
+    prop_assert!(object.references > 0, "no references to {}", id);
     let waiting = children.iter().filter(|child| !tables.is_whole(scope, **child)).count();
-    prop_assert_eq!(object.waiting as usize, waiting, "what {} waits for", id);
-    prop_assert!(!object.here || *has_content, "content of {}", id);
+    prop_assert_eq!(object.waiting as usize, waiting, "incomplete children of {}", id);
+    prop_assert!(!object.has_content || *has_content, "content of {}", id);
     let below = || children.iter().map(|child| tables.objects[&(scope, *child)].object);
     prop_assert_eq!(object.height, 1 + below().map(|child| child.height).max().unwrap_or(0), "height of {}", id);
     let in_trees = below().map(|child| child.tree_objects).sum::<u64>();
@@ -140,14 +140,20 @@ fn check_instruction(tables: &Tables, instruction: &Instruction) -> Checked {
         State::Answering => (Some(true), Some(false)),
         State::Answered => (None, Some(true)),
     };
-    prop_assert!(want_whole.is_none_or(|want| whole == want), "{} is {:?}, whole: {}", id, instruction.state(), whole);
+    prop_assert!(
+        want_whole.is_none_or(|expected| whole == expected),
+        "{} is {:?}, whole: {}",
+        id,
+        instruction.state(),
+        whole
+    );
     prop_assert_eq!(reply, want_reply, "{} is {:?}: whether its reply is ready", id, instruction.state());
     Ok(())
 }
 
 fn check_reply(tables: &Tables, reply: &Reply) -> Checked {
     let id = reply.envelope.id;
-    prop_assert_eq!(reply.ready, tables.is_message_whole(&reply.envelope), "reply {} is ready only if it is whole", id);
+    prop_assert_eq!(reply.ready, tables.is_message_whole(&reply.envelope), "reply {} is ready if it is complete", id);
     let same = tables.replies.iter().filter(|other| other.reply_to == reply.reply_to).count();
     prop_assert_eq!(same, 1, "one reply for {}", reply.reply_to);
     Ok(())
@@ -167,15 +173,15 @@ fn check_lists(world: &World, tables: &Tables) -> Checked {
         prop_assert_eq!(&instructions, &want_instructions, "instructions of run {}", run);
         prop_assert_eq!(&replies, &want_replies, "replies of run {}", run);
         if world.is_finished(run) {
-            prop_assert!(instructions.is_empty() && replies.is_empty(), "messages outlive run {}", run);
-            prop_assert_eq!(world.ask(|read| read.token(run)), None, "a token outlives run {}", run);
+            prop_assert!(instructions.is_empty() && replies.is_empty(), "messages of the finished run {}", run);
+            prop_assert_eq!(world.ask(|read| read.token(run)), None, "a token of the finished run {}", run);
         }
     }
     for node in NODE_IDS {
         if let Some(next) = world.ask(|read| read.deliverable(node)) {
             prop_assert!(matches!(next.state(), State::Ready | State::Delivered), "{:?} is next", next.state());
-            prop_assert!(tables.is_message_whole(&next.envelope), "{} is handed out in parts", next.envelope.id);
-            prop_assert!(!next.is_hopeless() && next.envelope.dst == node);
+            prop_assert!(tables.is_message_whole(&next.envelope), "{} is deliverable and incomplete", next.envelope.id);
+            prop_assert!(!next.is_undeliverable() && next.envelope.dst == node);
         }
     }
     Ok(())

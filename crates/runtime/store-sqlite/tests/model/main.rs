@@ -1,8 +1,7 @@
-//! Random lives of three nodes and two runs that share objects. After every step the tables, read through the port,
-//! must agree with each other: see [`invariants`].
+//! A model test: random steps of three nodes and two runs that share objects. After every step the tables must be
+//! consistent: see [`invariants`].
 //!
-//! `PROPTEST_CASES` raises the number of lives. A life that breaks an invariant is shortened to the least that does,
-//! and printed as the list of its steps.
+//! `PROPTEST_CASES` raises the number of sequences. A failing sequence is minimised and printed.
 
 mod invariants;
 mod step;
@@ -13,7 +12,7 @@ use proptest::prelude::*;
 use step::{Step, steps};
 use world::World;
 
-/// Lives in a plain test run: some seconds.
+/// Sequences in a plain test run, which take some seconds.
 const CASES: u32 = 100;
 const MAX_STEPS: usize = 120;
 
@@ -26,7 +25,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_tables_agree(steps in steps(MAX_STEPS)) {
+    fn after_every_step_the_tables_are_consistent(steps in steps(MAX_STEPS)) {
         let mut world = World::new();
         invariants::check(&world)?;
         for step in steps {
@@ -35,11 +34,11 @@ proptest! {
         }
         world.finish_all();
         invariants::check(&world)?;
-        prop_assert_eq!(world.object_count(), 0, "objects outlive the runs");
+        prop_assert_eq!(world.object_count(), 0, "objects after the end of all runs");
     }
 }
 
-/// A model that never gets anywhere proves nothing: one fixed life must reach every state of a message.
+/// Checks that a fixed sequence reaches every state of a message.
 #[test]
 fn the_model_reaches_every_state() {
     use Step::*;
@@ -64,5 +63,5 @@ fn the_model_reaches_every_state() {
     world.take(&Collect { run: 0 });
     world.take(&ConfirmReplies { run: 0 });
     invariants::check(&world).unwrap();
-    assert_eq!(world.message_states().len(), 2, "the answered message is over");
+    assert_eq!(world.message_states().len(), 2, "the answered message was deleted");
 }

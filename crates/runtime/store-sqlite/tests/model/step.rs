@@ -1,14 +1,14 @@
-//! What may happen, and how often. Numbers pick among what there is at that moment, so that a shortened life still
-//! makes sense.
+//! The steps and their frequencies. A number selects one of the candidates at that moment, so that a minimised sequence
+//! stays valid.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 pub(crate) const NODES: usize = 3;
 pub(crate) const RUNS: usize = 2;
-/// Bodies that messages share.
+/// Shared message bodies.
 pub(crate) const BODIES: usize = 5;
-/// Versions of a reply that a node may send.
+/// Maximum versions of a reply.
 const VERSIONS: usize = 3;
 
 #[derive(Debug, Clone)]
@@ -36,16 +36,16 @@ pub(crate) enum Step {
         node: usize,
         body: usize,
     },
-    /// The same push again, as after a lost answer.
+    /// A retry of a push after a lost answer.
     PushAgain {
         message: usize,
     },
-    /// Content of as many of the missing objects, from a picked one on.
+    /// Content of some of the missing objects.
     Arrive {
         pick: usize,
         many: usize,
     },
-    /// Content that names other children than were announced.
+    /// Content with other children than announced.
     ArriveWrong {
         pick: usize,
     },
@@ -61,7 +61,7 @@ pub(crate) enum Step {
         version: usize,
         body: usize,
     },
-    /// A reply by a node that the message was not for.
+    /// A reply from a node that did not get the instruction.
     PushForeignReply {
         message: usize,
         body: usize,
@@ -89,7 +89,7 @@ pub(crate) enum Step {
     },
     Tick,
     Recover,
-    /// Seconds, in either direction.
+    /// Seconds, forward or backward.
     Wait {
         seconds: i32,
     },

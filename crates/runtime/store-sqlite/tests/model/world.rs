@@ -1,7 +1,6 @@
-//! The world in which steps are taken: a store, a clock, and the list of what was ever announced.
+//! The world of the model: a store, a clock, and all announced objects.
 //!
-//! An object is named by its content, so one name always means the same children. That is all the world knows; what is
-//! there now, it asks the store.
+//! An object id always has the same children. The world reads everything else from the store.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -23,13 +22,13 @@ use crate::step::{BODIES, NODES, RUNS, Step};
 
 const T0: f64 = 1_800_000_000.0;
 const INTERVAL_S: f64 = 30.0;
-/// Short enough to end within a life.
+/// Short enough to expire during a sequence.
 const TTL_S: f64 = 300.0;
 
 pub(crate) const RUN_IDS: [RunId; RUNS] = [RunId(u64::MAX), RunId(3)];
 pub(crate) const NODE_IDS: [NodeId; NODES] = [NodeId(1 << 63), NodeId(12), NodeId(13)];
 
-/// An instruction that was pushed at some time.
+/// A pushed instruction.
 pub(crate) struct Sent {
     pub(crate) envelope: Envelope,
     tree: Tree,
@@ -39,13 +38,13 @@ pub(crate) struct World {
     store: SqliteStore,
     now: f64,
     pub(crate) sent: Vec<Sent>,
-    /// Every object that was ever announced, with its children.
+    /// All announced objects with their children.
     pub(crate) universe: BTreeMap<ObjectId, Vec<ObjectId>>,
     replies: HashSet<MessageId>,
     _directory: tempfile::TempDir,
 }
 
-/// The bodies that messages share: the same leaves, in other combinations and at other depths.
+/// Message bodies: the same leaves in other combinations and depths.
 fn body(number: usize) -> Tree {
     let leaf = |n: usize| Tree { id: id(&format!("leaf{n}")), children: vec![] };
     let middle = |n: usize| Tree { id: id(&format!("middle{n}")), children: vec![leaf(n), leaf((n + 1) % 3)] };
@@ -54,7 +53,7 @@ fn body(number: usize) -> Tree {
         1 => vec![middle(1), leaf(0)],
         2 => vec![middle(2), middle(2), leaf(3)],
         3 => vec![leaf(3)],
-        // A child that is also below another child.
+        // A child that is also a grandchild.
         _ => vec![leaf(0), middle(0), leaf(1)],
     };
     Tree { id: id(&format!("body{}", number % BODIES)), children }
@@ -69,7 +68,7 @@ fn hash(run: usize) -> [u8; 32] {
 }
 
 impl World {
-    /// All nodes are online and all runs are running.
+    /// Creates a world with all nodes online and all runs running.
     pub(crate) fn new() -> World {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
@@ -99,10 +98,10 @@ impl World {
     }
 
     pub(crate) fn ask<T>(&self, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> T {
-        ask(&self.store, question).expect("the store can be read")
+        ask(&self.store, question).expect("a readable store")
     }
 
-    /// Makes a change. The core may refuse it, for a reason; that the store cannot do it is no such reason.
+    /// Makes a change. The core may refuse it, but not with a transient error.
     fn act<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
@@ -150,7 +149,7 @@ impl World {
         self.learn_errors();
     }
 
-    /// The `number`-th of the messages sent, whatever the number.
+    /// Returns one of the sent messages for any `number`.
     fn pick(&self, number: usize) -> Option<&Sent> {
         (!self.sent.is_empty()).then(|| &self.sent[number % self.sent.len()])
     }
@@ -164,7 +163,7 @@ impl World {
             }
         }
         let known = self.universe.insert(tree.id, children.clone());
-        assert!(known.is_none_or(|known| known == children), "one name, two contents: the model is wrong");
+        assert!(known.is_none_or(|known| known == children), "the model is wrong: one id with two contents");
     }
 
     fn push_message(&mut self, run: usize, node: usize, number: usize) {
@@ -193,17 +192,17 @@ impl World {
         self.act(move |tx| app::push_messages(tx, run, &message, now));
     }
 
-    /// The scopes of all senders in all runs.
+    /// Returns the scopes of all senders in all runs.
     pub(crate) fn scopes() -> impl Iterator<Item = Scope> {
         let senders = [NodeId::SUPERLINK].into_iter().chain(NODE_IDS);
         senders.flat_map(|sender| RUN_IDS.map(|run| Scope { run, sender }))
     }
 
-    /// Announced objects whose content is not here.
+    /// Returns announced objects without content.
     fn missing(&self) -> Vec<(Scope, ObjectId)> {
         let objects = World::scopes().flat_map(|scope| self.universe.keys().map(move |id| (scope, *id)));
         let is_missing = |(scope, id): &(Scope, ObjectId)| {
-            self.ask(|read| read.object(*scope, *id)).is_some_and(|found| !found.here)
+            self.ask(|read| read.object(*scope, *id)).is_some_and(|found| !found.has_content)
         };
         objects.filter(is_missing).collect()
     }
@@ -228,7 +227,7 @@ impl World {
             children.push(id("stranger"));
         }
         let taken = self.act(move |tx| arrive(tx, scope, object, &Content::Inline(Bytes::new()), &children));
-        assert_eq!(taken, None, "content with other children was taken");
+        assert_eq!(taken, None, "accepted content with other children");
     }
 
     fn confirm(&self, node: usize, message: usize) {
@@ -240,7 +239,7 @@ impl World {
     fn push_reply(&mut self, message: usize, version: usize, number: usize, foreign: bool) {
         let Some(position) = (!self.sent.is_empty()).then(|| message % self.sent.len()) else { return };
         let asked = self.sent[position].envelope.clone();
-        // The body is part of the content, and so of the name.
+        // The id covers the body.
         let name = id(&format!("r{position} version {version} body {number}"));
         let tree = Tree { id: name, children: vec![body(number)] };
         self.learn(&tree);
@@ -260,12 +259,12 @@ impl World {
         self.act(move |tx| {
             app::answer_missing(tx, RUN_IDS[run], &asked, now, &encode)?;
             let first = app::collect_replies(tx, RUN_IDS[run], &asked, now)?;
-            assert_eq!(first.never, [], "what was answered is answered");
+            assert_eq!(first.unavailable, [], "an answered instruction stays answered");
             Ok(())
         });
     }
 
-    /// Error replies are made by the SuperLink: their names are learnt from it.
+    /// Learns the ids of error replies, which the SuperLink makes.
     fn learn_errors(&mut self) {
         for run in RUN_IDS {
             for reply in self.ask(|read| read.replies_of_run(run)) {
@@ -277,14 +276,14 @@ impl World {
 
     fn confirm_replies(&self, run: usize) {
         for reply in self.ask(|read| read.replies_of_run(RUN_IDS[run])) {
-            // An app confirms what it was given.
+            // An app confirms the replies that it collected.
             if self.ask(|read| read.reply(reply)).is_some_and(|reply| reply.ready) {
                 self.act(move |tx| app::confirm_reply(tx, RUN_IDS[run], reply));
             }
         }
     }
 
-    /// Every reply that there may be.
+    /// Returns all possible replies.
     pub(crate) fn replies(&self) -> impl Iterator<Item = &MessageId> {
         self.replies.iter()
     }
@@ -293,13 +292,13 @@ impl World {
         let now = self.now;
         for run in RUN_IDS {
             if !self.is_finished(run) {
-                self.act(move |tx| control::stop_run(tx, run, now)).expect("a run that is not over can be stopped");
+                self.act(move |tx| control::stop_run(tx, run, now)).expect("stop an unfinished run");
             }
         }
     }
 }
 
-/// The steps that need nothing but the store.
+/// Applies a step that needs only the store.
 fn simple(tx: &mut dyn Tx, step: &Step, now: f64) -> Result<(), Refusal> {
     match *step {
         Step::Register { node } => fleet::register(tx, NODE_IDS[node], ("aid", "name"), &key(node), now).map(drop),
@@ -314,18 +313,18 @@ fn simple(tx: &mut dyn Tx, step: &Step, now: f64) -> Result<(), Refusal> {
         }
         Step::Hangup { run } => app::hangup(tx, RUN_IDS[run], now),
         Step::PushOutputs { run } => app::push_outputs(tx, &hash(run), RUN_IDS[run], b"the end", now),
-        Step::ProcessGone { run } => app::process_gone(tx, RUN_IDS[run], "gone", now),
+        Step::ProcessGone { run } => app::process_exited(tx, RUN_IDS[run], "gone", now),
         Step::Stop { run } => control::stop_run(tx, RUN_IDS[run], now),
         Step::Tick => upkeep::tick(tx, now),
         Step::Recover => upkeep::recover(tx, now),
-        ref other => unreachable!("{other:?} is not simple"),
+        ref other => unreachable!("{other:?} needs the world"),
     }
 }
 
-/// An error reply's object: like the real one, its name depends on all that it says.
+/// Encodes an error reply. As in production, the id depends on the whole content.
 fn encode(envelope: &Envelope, reply_to: MessageId) -> (MessageId, Bytes) {
     let mut name = *reply_to.as_bytes();
-    name[15] = 0x80 | envelope.error.as_ref().expect("it carries an error").code as u8;
+    name[15] = 0x80 | envelope.error.as_ref().expect("an error").code as u8;
     name[16..24].copy_from_slice(&envelope.run.0.to_be_bytes());
     name[24..].copy_from_slice(&envelope.created_at.to_be_bytes());
     (ObjectId::new(name), Bytes::from_static(b"error"))

@@ -1,4 +1,4 @@
-//! What will never come: the SuperLink answers in the node's place, once, and stays with what it said.
+//! Messages that never arrive: the SuperLink answers for the node, once and for good.
 
 use trellis_core::conformance::id;
 use trellis_core::id::{MessageId, NodeId, RunId};
@@ -8,18 +8,18 @@ use trellis_core::{app, control, fleet, upkeep};
 
 use super::scene::{APP, INTERVAL_S, RUN, Scene, T0, TTL_S, encode, key, node_scope, reply};
 
-/// When a node that was last heard at [`T0`] is offline.
+/// Time at which a node that was last online at [`T0`] is offline.
 const OFFLINE: f64 = T0 + 2.0 * INTERVAL_S;
 
-/// Collects one error, and the same one whenever it is asked for again; then confirms it and looks that nothing is left.
+/// Collects one error twice, confirms it, and checks that nothing is left.
 fn one_error(scene: &Scene, asked: MessageId, now: f64) -> (i64, Reply) {
-    assert_eq!(scene.waiting(&[asked], now), 0, "an answer that will never come is not waited for");
+    assert_eq!(scene.waiting(&[asked], now), 0, "a reply that will never arrive ends the wait");
     let replies = scene.collect(&[asked], now);
     assert_eq!(replies.len(), 1);
     let state = scene.dump();
     for later in [0.0, 1.0, 10.0 * TTL_S, -10.0 * TTL_S] {
         assert_eq!(scene.collect(&[asked], now + later), replies, "another answer {later} s later");
-        assert_eq!(scene.dump(), state, "asked again {later} s later, the state changed");
+        assert_eq!(scene.dump(), state, "a retry {later} s later changed the state");
     }
     let reply = replies.into_iter().next().unwrap();
     assert_eq!((reply.envelope.src, reply.envelope.dst), (NodeId::SUPERLINK, NodeId::SUPERLINK));
@@ -42,9 +42,9 @@ fn a_node_that_is_offline() {
     assert_eq!(scene.collect(&[instruction], OFFLINE.next_down()), []);
     let (code, reply) = one_error(&scene, instruction, OFFLINE);
     assert_eq!(code, 5);
-    assert_eq!(reply.envelope.ttl_s, TTL_S - 2.0 * INTERVAL_S, "what is left of the instruction's time");
+    assert_eq!(reply.envelope.ttl_s, TTL_S - 2.0 * INTERVAL_S, "the rest of the instruction's TTL");
     assert_eq!((&reply.envelope.group_id[..], &reply.envelope.message_type[..]), ("1", "train"));
-    assert_eq!(reply.envelope.dst_task, Some(7), "back to the task that sent the instruction");
+    assert_eq!(reply.envelope.dst_task, Some(7), "the task that sent the instruction");
     assert_eq!(scene.objects(), 0);
 }
 
@@ -60,7 +60,7 @@ fn a_node_that_left() {
 }
 
 #[test]
-fn a_node_that_left_with_half_a_reply_given() {
+fn a_node_that_left_with_an_incomplete_reply() {
     let scene = Scene::running(&[11]);
     let instruction = scene.send("i(model)", 11, T0);
     scene.pull(11, T0);
@@ -68,29 +68,29 @@ fn a_node_that_left_with_half_a_reply_given() {
     assert_eq!(scene.arrive_from(node_scope(11), id("update"), vec![]), Arrival::Stored);
     let collected = scene.collect(&[instruction], OFFLINE);
     assert_eq!(collected[0].envelope.error.as_ref().unwrap().code, 5);
-    assert_eq!(scene.objects(), 3, "the instruction and the error; nothing of the half reply");
+    assert_eq!(scene.objects(), 3, "the instruction and the error; nothing of the incomplete reply");
     let late = scene.arrive_from(node_scope(11), id("r"), vec![id("update")]);
-    assert_eq!(late, Arrival::Unannounced, "the other half comes too late");
+    assert_eq!(late, Arrival::Unannounced, "the rest arrives too late");
     scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", OFFLINE));
-    assert_eq!(scene.pull(11, OFFLINE), None, "what is answered is not handed out");
+    assert_eq!(scene.pull(11, OFFLINE), None, "an answered instruction is not delivered");
     let before = scene.dump();
     let late = scene.push_reply(11, reply(11, "r(update)", instruction, OFFLINE), OFFLINE);
-    assert_eq!(late, fleet::Taken::Ignored("the instruction is answered already"));
+    assert_eq!(late, fleet::PushOutcome::Ignored("the instruction is answered already"));
     assert_eq!(scene.dump(), before);
-    assert_eq!(one_error(&scene, instruction, OFFLINE).0, 5, "and it stays with what it said");
+    assert_eq!(one_error(&scene, instruction, OFFLINE).0, 5, "the error stays");
 }
 
 #[test]
-fn a_message_that_nobody_sent() {
+fn an_unknown_message() {
     let scene = Scene::running(&[11]);
     let (code, reply) = one_error(&scene, id("unknown"), T0);
     assert_eq!((code, &reply.envelope.message_type[..], reply.envelope.ttl_s), (3, "system", 0.0));
-    assert_eq!(reply.envelope.dst_task, None, "nobody knows who sent it");
+    assert_eq!(reply.envelope.dst_task, None, "the sender is unknown");
     assert_eq!(scene.objects(), 0);
 }
 
 #[test]
-fn an_instruction_whose_time_is_up() {
+fn an_expired_instruction() {
     let scene = Scene::running(&[11]);
     let instruction = scene.send("i(model)", 11, T0);
     let end = T0 + TTL_S;
@@ -101,7 +101,7 @@ fn an_instruction_whose_time_is_up() {
 }
 
 #[test]
-fn an_instruction_that_the_clock_swept_away_first() {
+fn an_expired_instruction_that_a_tick_deleted_first() {
     let scene = Scene::running(&[11]);
     let instruction = scene.send("i(model)", 11, T0);
     let end = T0 + TTL_S;
@@ -115,17 +115,17 @@ fn an_instruction_that_the_clock_swept_away_first() {
 }
 
 #[test]
-fn a_node_does_not_get_what_has_expired() {
+fn a_node_does_not_get_expired_instructions() {
     let scene = Scene::running(&[11]);
     let old = scene.send("old(model)", 11, T0);
     let new = scene.send("new(model)", 11, T0 + 1.0);
-    assert_eq!(scene.pull(11, T0 + TTL_S), Some(new), "the next one, though the old one was never swept");
+    assert_eq!(scene.pull(11, T0 + TTL_S), Some(new), "the next one, before a tick deleted the old one");
     assert_eq!(scene.state_of(old), None);
     assert_eq!(scene.see(|read| read.object(APP, id("old"))), None);
 }
 
 #[test]
-fn a_reply_that_was_fetched_too_late() {
+fn a_reply_that_expired_before_it_was_collected() {
     let scene = Scene::running(&[11]);
     let instruction = scene.send("i(model)", 11, T0);
     scene.pull(11, T0);
@@ -137,18 +137,18 @@ fn a_reply_that_was_fetched_too_late() {
 }
 
 #[test]
-fn an_answered_instruction_is_not_swept_before_it_is_fetched() {
+fn an_answered_instruction_is_not_deleted_before_it_is_collected() {
     let scene = Scene::running(&[11]);
     let instruction = scene.send("i(model)", 11, T0);
     scene.answer(11, "r(update)", instruction, T0 + 1.0);
     let late = T0 + 10.0 * TTL_S;
     scene.ok(move |tx| app::heartbeat(tx, &super::scene::HASH, late));
     scene.ok(move |tx| upkeep::tick(tx, late));
-    assert_eq!(one_error(&scene, instruction, late).0, 4, "a reply was there: that is told apart from none");
+    assert_eq!(one_error(&scene, instruction, late).0, 4, "the code for an expired reply");
 }
 
 #[test]
-fn an_instruction_that_takes_its_node_down() {
+fn an_instruction_that_crashes_its_node() {
     let scene = Scene::running(&[11]);
     let poison = scene.send("poison(model)", 11, T0);
     let healthy = scene.send("healthy(model)", 11, T0);
@@ -157,43 +157,43 @@ fn an_instruction_that_takes_its_node_down() {
         assert_eq!(scene.pull(11, T0), Some(poison));
         scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0));
     }
-    assert_eq!(scene.pull(11, T0), Some(healthy), "it does not block the next one for ever");
+    assert_eq!(scene.pull(11, T0), Some(healthy), "the next instruction is not blocked for ever");
     assert_eq!(one_error(&scene, poison, T0).0, 5);
     assert_eq!(scene.state_of(healthy), Some(State::Delivered));
 }
 
 #[test]
-fn a_destination_that_cannot_take_a_message_gets_none() {
+fn instructions_to_unavailable_nodes_are_refused() {
     let scene = Scene::running(&[11, 12]);
     scene.ok(|tx| fleet::register(tx, NodeId(13), ("aid", "name"), &key(13), T0));
     scene.ok(|tx| fleet::unregister(tx, NodeId(12), T0));
     let messages = [("i1(model)", 11), ("i2(other)", 12), ("i3(other)", 13), ("i4(other)", 14)];
     let pushed = scene.push(&messages, T0);
     assert_eq!(pushed.ids, [Some(id("i1")), None, None, None], "online, unregistered, never active, unknown");
-    assert_eq!(pushed.missing, ["model", "i1"].map(id), "what cannot be delivered is not asked for");
+    assert_eq!(pushed.missing, ["model", "i1"].map(id), "objects of refused instructions are not requested");
     assert_eq!(scene.objects(), 2);
-    assert_eq!(scene.push(&[("i5", 11)], OFFLINE).ids, [Some(id("i5"))], "who is offline may come back");
+    assert_eq!(scene.push(&[("i5", 11)], OFFLINE).ids, [Some(id("i5"))], "an offline node may come back");
 }
 
 #[test]
-fn errors_go_with_their_run() {
+fn errors_are_deleted_with_their_run() {
     let scene = Scene::running(&[11]);
     let instruction = scene.send("i(model)", 11, T0);
     scene.collect(&[instruction, id("unknown"), instruction], OFFLINE);
-    assert_eq!(scene.objects(), 4, "the instruction, what is below it, and two errors");
+    assert_eq!(scene.objects(), 4, "the instruction, its children, and two errors");
     scene.ok(|tx| control::stop_run(tx, RUN, OFFLINE));
     scene.nothing_left(RUN);
 }
 
 #[test]
-fn a_mixed_bag_is_answered_in_the_order_it_was_asked_for() {
+fn mixed_answers_keep_the_order_of_the_request() {
     let scene = Scene::running(&[11, 12]);
     let (answered, waiting) = (scene.send("i1", 11, T0), scene.send("i2", 12, T0));
     scene.answer(11, "r", answered, T0);
     let asked = [id("unknown"), waiting, answered];
     assert_eq!(scene.waiting(&asked, T0), 1);
-    let told: Vec<MessageId> = scene.collect(&asked, T0).iter().map(|reply| reply.reply_to).collect();
-    assert_eq!(told, [id("unknown"), answered]);
+    let reported: Vec<MessageId> = scene.collect(&asked, T0).iter().map(|reply| reply.reply_to).collect();
+    assert_eq!(reported, [id("unknown"), answered]);
     let nobody = RunId(404);
     let refusal = scene.refused(move |tx| app::answer_missing(tx, nobody, &[waiting], T0, &encode));
     assert_eq!(refusal.1, "Run ID not found: 404");

@@ -1,4 +1,4 @@
-//! Accounts: made, promoted, disabled; there is always somebody who can undo a mistake.
+//! Accounts: creation, roles, disabling; an active admin always remains.
 
 use trellis_core::access::{self, NewSecret, Rejected};
 use trellis_core::account::{self, Account, Permission, Role, State};
@@ -8,7 +8,7 @@ use trellis_core::refusal::Kind;
 use super::audit::tells;
 use super::scene::{Scene, Step, T0};
 
-/// Makes an account whose id is its name and a dash, so that mixing them up is found out.
+/// Creates an account whose id differs from its name, to detect confusion of the two.
 pub(crate) fn create(scene: &Scene, name: &'static str, role: Role) -> Account {
     scene.ok(move |tx| account::create(tx, &format!("{name}-id"), name, role, "operator", T0))
 }
@@ -18,7 +18,7 @@ fn find(scene: &Scene, name: &str) -> Account {
 }
 
 #[test]
-fn a_life_of_an_account() {
+fn the_life_of_an_account() {
     let scene = Scene::new();
     create(&scene, "root", Role::Admin);
     let ann = create(&scene, "ann", Role::Viewer);
@@ -29,7 +29,7 @@ fn a_life_of_an_account() {
     scene.twice(|tx| account::disable(tx, "ann", "root", T0 + 2.0));
     assert!(!find(&scene, "ann").may(Permission::View));
     scene.twice(|tx| account::enable(tx, "ann", "root", T0 + 3.0));
-    assert!(find(&scene, "ann").may(Permission::Run), "it has the role that it had");
+    assert!(find(&scene, "ann").may(Permission::Run), "the role is kept");
     tells(
         &scene,
         "
@@ -50,7 +50,7 @@ fn a_life_of_an_account() {
 }
 
 #[test]
-fn a_bad_name_is_refused_with_all_its_faults() {
+fn an_invalid_name_is_refused_with_all_errors() {
     let scene = Scene::new();
     create(&scene, "ann", Role::Admin);
     let refuse = |id: &'static str, name: &'static str| {
@@ -62,7 +62,7 @@ fn a_bad_name_is_refused_with_all_its_faults() {
     assert!(text.ends_with("; it begins with neither a letter nor a digit."), "{text}");
     let (kind, text) = refuse("2", "ann");
     assert_eq!((kind, &text[..]), (Kind::Precondition, "Account name 'ann' cannot be used: it is taken."));
-    assert_eq!(refuse("ann-id", "bob").0, Kind::Transient, "another id will do");
+    assert_eq!(refuse("ann-id", "bob").0, Kind::Transient, "a retry picks another id");
     scene.ok(|tx| account::set_role(tx, "ann", Role::Admin, "operator", T0));
     assert_eq!(scene.see(|read| read.accounts()).len(), 1);
 }
@@ -90,7 +90,7 @@ fn the_last_active_admin_stays() {
 }
 
 #[test]
-fn a_disabled_account_takes_its_secrets_with_it() {
+fn disabling_an_account_revokes_its_secrets() {
     let scene = Scene::new();
     create(&scene, "root", Role::Admin);
     create(&scene, "ann", Role::Admin);

@@ -1,4 +1,4 @@
-//! The audit log as a story: one line for what happened, none for what did not.
+//! The audit log: one entry per change.
 
 use trellis_core::audit::{self, MAX_REFUSED, RefusedCall, TRIM_INTERVAL};
 use trellis_core::control::{self, NewNode, Reach};
@@ -9,14 +9,19 @@ use super::scene::{INTERVAL_S, Scene, T0, key};
 
 const OWNER: (&str, &str) = ("aid", "owner");
 
-/// Compares the log with what it must tell, line by line: seconds since the scene began, who, what, to whom, detail.
-pub(crate) fn tells(scene: &Scene, want: &str) {
+/// Compares the log with the expected lines: seconds since the start, actor, event, subject, detail.
+pub(crate) fn tells(scene: &Scene, expected: &str) {
     let line = |entry: audit::Entry| {
         let (since, event) = (entry.at - T0, entry.event.name());
         format!("{since} {} {event} {} {}", entry.actor, entry.subject, entry.detail).trim_end().to_owned()
     };
-    let told: Vec<String> = scene.see(|read| read.audit_newest(100)).into_iter().map(line).collect();
-    assert_eq!(told, want.trim().lines().map(str::trim).collect::<Vec<_>>(), "the log tells:\n{}", told.join("\n"));
+    let reported: Vec<String> = scene.see(|read| read.audit_newest(100)).into_iter().map(line).collect();
+    assert_eq!(
+        reported,
+        expected.trim().lines().map(str::trim).collect::<Vec<_>>(),
+        "the log tells:\n{}",
+        reported.join("\n")
+    );
 }
 
 #[test]
@@ -52,7 +57,7 @@ fn the_lives_of_two_nodes() {
 }
 
 #[test]
-fn a_node_that_is_back_after_it_was_missed_is_news() {
+fn a_node_that_returns_after_it_was_offline_is_logged() {
     let scene = Scene::new();
     scene.online(11, T0);
     scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0 * INTERVAL_S));
@@ -66,7 +71,7 @@ fn a_node_that_is_back_after_it_was_missed_is_news() {
 }
 
 #[test]
-fn refusals_say_who_from_where_and_why() {
+fn refused_calls_name_the_identity_the_peer_and_the_reason() {
     let scene = Scene::new();
     let mut call = RefusedCall {
         identity: "key 1a2b3c4d".into(),
@@ -90,7 +95,7 @@ fn refusals_say_who_from_where_and_why() {
 
 /// Refused calls never displace entries about joined nodes and granted rights.
 #[test]
-fn refusals_push_out_refusals_alone() {
+fn refused_calls_displace_only_refused_calls() {
     let scene = Scene::new();
     scene.ok(|tx| tx.append_audit(T0, audit::Event::Login, "actor", "", "the first").map(drop));
     scene.ok(|tx| {

@@ -1,5 +1,4 @@
-//! A run's ServerApp and its token: claimed once, started again when it never shows up, declared dead when it falls
-//! silent.
+//! A run's ServerApp and its token: claimed once, launched again if it never starts, failed if its heartbeats stop.
 
 use trellis_core::refusal::Kind;
 use trellis_core::run::{MAX_LAUNCHES, Outcome, Run, ServerApp, State};
@@ -18,7 +17,7 @@ fn run(scene: &Scene) -> Run {
     scene.see(|read| read.run(RUN)).unwrap()
 }
 
-/// The moment at which the run's token is out of patience.
+/// The deadline of the run's token.
 fn until(scene: &Scene) -> f64 {
     scene.see(|read| read.token(RUN)).unwrap().state.until()
 }
@@ -34,7 +33,7 @@ fn a_run_is_claimed_once() {
     let before = scene.dump();
     for hash in [HASH, [9; 32]] {
         assert!(!scene.ok(move |tx| app::claim(tx, RUN, ServerApp::Flower, hash, T0)));
-        assert_eq!(scene.dump(), before, "who came second changed something");
+        assert_eq!(scene.dump(), before, "the second claim changed the state");
     }
     assert_eq!(scene.see(|read| read.pending_runs()), []);
     scene.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0 + 1.0));
@@ -42,7 +41,7 @@ fn a_run_is_claimed_once() {
 }
 
 #[test]
-fn a_secret_that_nobody_issued_opens_nothing() {
+fn an_unknown_secret_is_refused() {
     let scene = Scene::running(&[]);
     let other = [9; 32];
     assert_eq!(scene.refused(move |tx| app::pull_inputs(tx, &other, "grpc", T0)).0, Kind::Denied);
@@ -50,19 +49,19 @@ fn a_secret_that_nobody_issued_opens_nothing() {
     let foreign = trellis_core::id::RunId(5);
     scene.start(foreign, T0);
     let (kind, text) = scene.refused(move |tx| app::push_outputs(tx, &HASH, foreign, b"", T0));
-    assert_eq!((kind, &text[..]), (Kind::Denied, "Invalid token."), "nor does another run's");
+    assert_eq!((kind, &text[..]), (Kind::Denied, "Invalid token."), "also the secret of another run");
     assert!(!scene.ok(move |tx| app::heartbeat(tx, &other, T0)));
 }
 
 #[test]
-fn an_app_that_never_shows_up_is_started_again_and_in_the_end_given_up() {
+fn an_app_that_never_starts_is_launched_again_up_to_a_limit() {
     let scene = pending();
     let mut now = T0;
     for launch in 1..=MAX_LAUNCHES {
         assert!(scene.ok(move |tx| app::claim(tx, RUN, ServerApp::Flower, [launch as u8; 32], now)));
         let end = until(&scene);
         scene.ok(move |tx| tick(tx, end.next_down()));
-        assert_eq!((run(&scene).state(), run(&scene).launches), (&State::Starting, launch), "still in time");
+        assert_eq!((run(&scene).state(), run(&scene).launches), (&State::Starting, launch), "before the deadline");
         assert!(scene.see(|read| is_due(read, end)));
         scene.twice(move |tx| tick(tx, end));
         assert!(!scene.see(|read| is_due(read, end)), "nothing more to do");
@@ -79,9 +78,9 @@ fn an_app_that_never_shows_up_is_started_again_and_in_the_end_given_up() {
     scene.nothing_left(RUN);
 }
 
-/// The process of the app lives: its launcher says when it does not.
+/// The launcher reports the end of the app's process.
 #[test]
-fn a_watched_app_may_take_as_long_to_start_as_it_lives() {
+fn a_watched_app_has_no_launch_timeout() {
     let scene = pending();
     assert!(scene.ok(|tx| app::claim_watched(tx, RUN, ServerApp::Flower, HASH, T0)));
     let late = T0 + 86_400.0;
@@ -93,19 +92,19 @@ fn a_watched_app_may_take_as_long_to_start_as_it_lives() {
     assert_eq!(
         run(&scene).state(),
         &State::Starting,
-        "also when the SuperLink was away: the next one looks for the process"
+        "also after a restart of the SuperLink: it looks for the process"
     );
     scene.ok(move |tx| app::pull_inputs(tx, &HASH, "grpc", late + 86_400.0));
     assert_eq!((run(&scene).state(), run(&scene).launches), (&State::Running, 1));
 
     let scene = pending();
     scene.ok(|tx| app::claim_watched(tx, RUN, ServerApp::Flower, HASH, T0));
-    scene.ok(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
-    assert_eq!(run(&scene).state(), &State::Pending, "its end frees the run at once");
+    scene.ok(|tx| app::process_exited(tx, RUN, "exit code 1", T0 + 1.0));
+    assert_eq!(run(&scene).state(), &State::Pending, "the run is free at once");
 }
 
 #[test]
-fn an_app_that_shows_up_late_is_welcome_while_nobody_else_has_the_run() {
+fn a_late_app_may_start_while_its_run_is_unclaimed() {
     let scene = pending();
     scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     scene.ok(|tx| tick(tx, T0 + 1000.0));
@@ -116,7 +115,7 @@ fn an_app_that_shows_up_late_is_welcome_while_nobody_else_has_the_run() {
 }
 
 #[test]
-fn an_app_that_shows_up_after_its_successor_is_refused() {
+fn a_late_app_is_refused_after_its_successor_started() {
     let scene = pending();
     scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     scene.ok(|tx| tick(tx, T0 + 1000.0));
@@ -126,12 +125,12 @@ fn an_app_that_shows_up_after_its_successor_is_refused() {
 }
 
 #[test]
-fn an_app_that_falls_silent_has_failed() {
+fn an_app_without_heartbeats_has_failed() {
     let scene = Scene::running(&[11]);
     scene.send("i(model)", 11, T0);
     scene.ok(|tx| app::heartbeat(tx, &HASH, T0 + 10.0));
     let end = until(&scene);
-    assert!(end > T0 + 60.0, "a minute and no less after the last sign");
+    assert!(end > T0 + 60.0, "a minute after the last heartbeat");
     scene.ok(move |tx| tick(tx, end.next_down()));
     assert_eq!(run(&scene).state(), &State::Running);
     scene.twice(move |tx| tick(tx, end));
@@ -140,7 +139,7 @@ fn an_app_that_falls_silent_has_failed() {
 }
 
 #[test]
-fn an_app_may_be_silent_for_longer_while_it_installs_itself() {
+fn an_app_has_more_time_while_it_installs_itself() {
     let scene = Scene::running(&[]);
     assert!(until(&scene) >= T0 + 120.0);
     scene.ok(|tx| tick(tx, T0 + 120.0));
@@ -148,7 +147,7 @@ fn an_app_may_be_silent_for_longer_while_it_installs_itself() {
 }
 
 #[test]
-fn a_heartbeat_just_before_the_end_saves_the_run() {
+fn a_heartbeat_just_before_the_deadline_saves_the_run() {
     let scene = Scene::running(&[]);
     let end = until(&scene);
     assert!(scene.ok(move |tx| app::heartbeat(tx, &HASH, end)));
@@ -157,13 +156,13 @@ fn a_heartbeat_just_before_the_end_saves_the_run() {
 }
 
 #[test]
-fn an_app_whose_connection_was_closed_has_less_time_to_be_heard() {
+fn a_closed_connection_shortens_the_timeout() {
     let scene = Scene::running(&[]);
-    let patience = until(&scene);
+    let deadline = until(&scene);
     scene.twice(|tx| app::hangup(tx, RUN, T0 + 1.0));
     let end = until(&scene);
-    assert!(end < patience && end > T0 + 1.0 + 22.5, "longer than the app's own heartbeats are apart");
-    assert!(scene.ok(move |tx| app::heartbeat(tx, &HASH, end - 1.0)), "it was only the connection");
+    assert!(end < deadline && end > T0 + 1.0 + 22.5, "longer than the app's heartbeat interval");
+    assert!(scene.ok(move |tx| app::heartbeat(tx, &HASH, end - 1.0)), "only the connection was lost");
     assert!(until(&scene) > end);
     scene.ok(move |tx| app::hangup(tx, RUN, end));
     let end = until(&scene);
@@ -175,11 +174,11 @@ fn an_app_whose_connection_was_closed_has_less_time_to_be_heard() {
     scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     let before = scene.dump();
     scene.twice(|tx| app::hangup(tx, RUN, T0 + 1.0));
-    assert_eq!(scene.dump(), before, "an app that has not begun has no connection to lose");
+    assert_eq!(scene.dump(), before, "an app that has not started has no connection");
 }
 
 #[test]
-fn an_app_that_gave_its_outputs_and_fell_silent_has_completed() {
+fn an_app_without_heartbeats_after_its_outputs_has_completed() {
     let scene = Scene::running(&[]);
     scene.ok(|tx| app::push_outputs(tx, &HASH, RUN, b"the end", T0 + 1.0));
     let end = until(&scene);
@@ -191,43 +190,43 @@ fn an_app_that_gave_its_outputs_and_fell_silent_has_completed() {
 }
 
 #[test]
-fn a_process_that_is_gone_fails_its_run_unless_it_was_through() {
+fn the_end_of_a_process_fails_its_run_unless_the_outputs_arrived() {
     let scene = pending();
-    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
-    assert_eq!(run(&scene).state(), &State::Pending, "nobody has started it");
+    scene.twice(|tx| app::process_exited(tx, RUN, "exit code 1", T0));
+    assert_eq!(run(&scene).state(), &State::Pending, "not launched yet");
     scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
-    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
-    assert_eq!(run(&scene).state(), &State::Pending, "it may be tried again");
+    scene.twice(|tx| app::process_exited(tx, RUN, "exit code 1", T0));
+    assert_eq!(run(&scene).state(), &State::Pending, "it may be launched again");
     scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, [9; 32], T0));
     scene.ok(|tx| app::pull_inputs(tx, &[9; 32], "grpc", T0));
-    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
+    scene.twice(|tx| app::process_exited(tx, RUN, "exit code 1", T0 + 1.0));
     assert_eq!(run(&scene).state(), &finished(Outcome::Failed, "exit code 1"));
 
     let scene = Scene::running(&[]);
     scene.ok(|tx| app::push_outputs(tx, &HASH, RUN, b"the end", T0));
-    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
+    scene.twice(|tx| app::process_exited(tx, RUN, "exit code 1", T0 + 1.0));
     assert_eq!(run(&scene).state(), &finished(Outcome::Completed, ""));
 
     let scene = Scene::running(&[]);
     scene.ok(|tx| control::stop_run(tx, RUN, T0));
-    scene.twice(|tx| app::process_gone(tx, RUN, "killed", T0 + 1.0));
-    assert_eq!(run(&scene).state(), &finished(Outcome::Stopped, ""), "stopped is not failed");
+    scene.twice(|tx| app::process_exited(tx, RUN, "killed", T0 + 1.0));
+    assert_eq!(run(&scene).state(), &finished(Outcome::Stopped, ""), "a stopped run has not failed");
 }
 
 #[test]
-fn a_process_that_is_gone_too_often_before_it_began_fails_its_run() {
+fn a_process_that_ends_too_often_before_its_start_fails_its_run() {
     let scene = pending();
     for launch in 1..=MAX_LAUNCHES {
         assert!(scene.ok(move |tx| app::claim(tx, RUN, ServerApp::Flower, [launch as u8; 32], T0)));
-        scene.ok(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
+        scene.ok(|tx| app::process_exited(tx, RUN, "exit code 1", T0));
     }
     assert_eq!(run(&scene).state(), &finished(Outcome::Failed, "exit code 1"));
 }
 
 #[test]
-fn a_run_id_is_not_given_twice() {
+fn run_ids_are_unique() {
     let scene = pending();
     let fab = trellis_core::port::Fab { hash: "other".into(), content: "x".into(), verifications: vec![] };
     let (kind, _) = scene.refused(move |tx| control::start_run(tx, RUN, Default::default(), &fab, b"other", T0 + 1.0));
-    assert_eq!(kind, Kind::Transient, "another id will do");
+    assert_eq!(kind, Kind::Transient, "a retry picks another id");
 }

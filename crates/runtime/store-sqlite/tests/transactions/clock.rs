@@ -1,4 +1,4 @@
-//! Clocks that jump: whatever they say, and wherever they say it, nothing panics and nothing is left behind.
+//! Clock jumps: no panic, and no rows are left behind.
 
 use trellis_core::conformance::id;
 use trellis_core::id::NodeId;
@@ -8,10 +8,10 @@ use trellis_core::{app, control, fleet};
 
 use super::scene::{HASH, INTERVAL_S, RUN, Scene, T0, encode, instructions, key, node_scope, reply};
 
-/// Just before, long before the epoch, the epoch, far in the future, and the same again.
+/// Small and large jumps in both directions.
 const JUMPS: [f64; 7] = [T0, T0 - 1e-6, T0 - 1e5, 0.0, -1e12, T0 + 1e12, T0 + 1.0];
 
-/// A whole round, in which call number `jump_at` and all after it happen at `then`. Any of them may be refused.
+/// A whole round in which the clock jumps to `then` at call number `jump_at`. Any call may be refused.
 fn round(scene: &Scene, jump_at: usize, then: f64) -> usize {
     let mut calls = 0;
     let mut now = || {

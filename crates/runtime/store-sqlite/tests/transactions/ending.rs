@@ -1,4 +1,4 @@
-//! The end of a run takes everything with it, in whatever state its messages were, and touches nobody else.
+//! The end of a run deletes all its messages and objects, in any state, and nothing of other runs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use trellis_store_sqlite::{SqliteStore, StateDirectory};
 
 use super::scene::{APP, INTERVAL_S, RUN, Scene, Step, T0, instructions, node_scope, reply};
 
-/// A run with a message in every state that there is.
+/// A run with a message in every state.
 fn in_the_middle_of_everything() -> Scene {
     let scene = Scene::running(&[11, 12, 13, 14, 15, 16]);
     scene.push(&[("incomplete(never)", 11)], T0);
@@ -36,19 +36,19 @@ fn in_the_middle_of_everything() -> Scene {
 }
 
 #[test]
-fn however_it_ends_nothing_is_left() {
+fn every_end_of_a_run_leaves_nothing() {
     let ends: [Step; 4] = [
         |tx| control::stop_run(tx, RUN, T0),
         |tx| app::finish(tx, RUN, Outcome::Completed, "", T0),
         |tx| app::finish(tx, RUN, Outcome::Failed, "why", T0),
-        |tx| app::process_gone(tx, RUN, "why", T0),
+        |tx| app::process_exited(tx, RUN, "why", T0),
     ];
     for end in ends {
         let scene = in_the_middle_of_everything();
         scene.ok(end);
         scene.nothing_left(RUN);
         let late = scene.arrive_from(node_scope(15), id("y"), vec![]);
-        assert_eq!(late, Arrival::Unannounced, "what comes now is not wanted");
+        assert_eq!(late, Arrival::Unannounced, "late content is refused");
         assert_eq!(scene.objects(), 0);
         for node in 11..=16 {
             assert_eq!(scene.pull(node, T0), None);
@@ -57,7 +57,7 @@ fn however_it_ends_nothing_is_left() {
 }
 
 #[test]
-fn large_objects_take_their_files_with_them() {
+fn large_objects_are_deleted_with_their_files() {
     let scene = Scene::running(&[11, 12]);
     let pushed = scene.push(&[("i1(large)", 11), ("i2(large)", 12)], T0);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -73,27 +73,27 @@ fn large_objects_take_their_files_with_them() {
     let finish = |node, label: &str, to| {
         scene.pull(node, T0);
         let reply = scene.answer(node, label, to, T0);
-        assert_eq!(scene.count_files(), 1, "its sender may not know yet that it has arrived");
+        assert_eq!(scene.count_files(), 1, "its sender may not know yet that it arrived");
         scene.ok(move |tx| app::confirm_reply(tx, RUN, reply));
     };
     finish(11, "r1", id("i1"));
-    assert_eq!(scene.count_files(), 1, "the other node needs it");
+    assert_eq!(scene.count_files(), 1, "the other node refers to it");
     finish(12, "r2", id("i2"));
-    assert_eq!(scene.count_files(), 0, "nobody needs it");
+    assert_eq!(scene.count_files(), 0, "no references");
     scene.ok(|tx| control::stop_run(tx, RUN, T0));
     scene.nothing_left(RUN);
 }
 
 #[test]
-fn everybody_who_waits_is_told() {
+fn all_waiters_are_notified() {
     let directory = tempfile::tempdir().unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, reported) = std::sync::mpsc::channel();
     let state = StateDirectory::open(directory.path(), None).unwrap();
     let on_commit = move |commit: &Commit<'_>| tell.send(commit.topics.to_vec()).unwrap();
     let store = SqliteStore::open(Arc::new(state), Box::new(on_commit)).unwrap();
     let act = |work: Step| {
         change(&store, work).unwrap();
-        await_one(&told)
+        await_one(&reported)
     };
     let started = act(|tx| {
         let fab = Fab { hash: String::new(), content: Bytes::new(), verifications: vec![] };
@@ -107,7 +107,7 @@ fn everybody_who_waits_is_told() {
         app::pull_inputs(tx, &[7; 32], "grpc", T0).map(drop)
     });
     let announced = act(|tx| app::push_messages(tx, RUN, &instructions(&[("i", 11)], T0), T0).map(drop));
-    assert_eq!(announced, [], "its object is not here yet");
+    assert_eq!(announced, [], "its object is missing");
     let complete = act(|tx| arrive(tx, APP, id("i"), &Content::Inline(Bytes::new()), &[]).map(drop));
     assert_eq!(complete, [Topic::Node(NodeId(11))]);
     act(|tx| fleet::push_reply(tx, NodeId(11), &reply(11, "r", id("i"), T0), T0).map(drop));
@@ -115,7 +115,7 @@ fn everybody_who_waits_is_told() {
     assert_eq!(replied, [Topic::Replies(RUN)]);
     let mut over = act(|tx| app::finish(tx, RUN, Outcome::Completed, "", T0));
     over.sort_unstable();
-    let mut want = vec![Topic::Finished(RUN), Topic::Log(RUN), Topic::Replies(RUN), Topic::Run(RUN)];
-    want.sort_unstable();
-    assert_eq!(over, want);
+    let mut expected = vec![Topic::Finished(RUN), Topic::Log(RUN), Topic::Replies(RUN), Topic::Run(RUN)];
+    expected.sort_unstable();
+    assert_eq!(over, expected);
 }

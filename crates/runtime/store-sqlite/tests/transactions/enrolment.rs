@@ -1,4 +1,4 @@
-//! A node joins with a one-time token: once, for one key, whatever answers are lost.
+//! Enrolment of a node with a join token: once, for one key, with retries.
 
 use trellis_core::access::{self, MAX_JOIN_TTL_S, NewSecret, Rejected};
 use trellis_core::account::{self, NOBODY_ID, Role};
@@ -33,31 +33,31 @@ fn join(scene: &Scene, token: u8, id: u64, key_of: u64, now: f64) -> Result<Node
 }
 
 fn why(result: Result<NodeId, Refusal>) -> Rejected {
-    let refusal = result.expect_err("this must be refused");
+    let refusal = result.expect_err("a refusal");
     assert_eq!(refusal.kind, Kind::Unauthenticated);
-    assert!(refusal.to_string().starts_with("The join token is not valid."), "the same words for all: {refusal}");
-    Rejected::of(&refusal).expect("the reason is kept for the audit log")
+    assert!(refusal.to_string().starts_with("The join token is not valid."), "one text for all reasons: {refusal}");
+    Rejected::of(&refusal).expect("the reason for the audit log")
 }
 
 #[test]
-fn a_token_registers_one_key_and_a_lost_answer_costs_nothing() {
+fn a_token_registers_one_key_and_retries_succeed() {
     let scene = Scene::new();
     create(&scene, "root", Role::Admin);
     token(&scene, "root-id", 1);
     let joined = scene.twice(|tx| access::enrol(tx, &hash(1), NodeId(11), &node(11), T0 + 1.0));
     assert_eq!(joined, NodeId(11));
     let registered = scene.see(|read| read.node(NodeId(11))).unwrap();
-    assert_eq!((&registered.owner_aid[..], &registered.owner_name[..]), ("root-id", "root"), "whoever issued it");
+    assert_eq!((&registered.owner_aid[..], &registered.owner_name[..]), ("root-id", "root"), "the issuer");
     assert_eq!((&registered.name[..], registered.state().name()), ("n11", "registered"));
     assert_eq!(scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "http 1.42.0", T0 + 2.0)), joined);
 
     let before = scene.dump();
-    assert_eq!(join(&scene, 1, 99, 11, T0 + 3.0).unwrap(), joined, "another id is offered: it keeps its own");
-    assert_eq!(join(&scene, 1, 11, 11, T0 + 10.0 * TTL_S).unwrap(), joined, "its time is up: it was used in time");
+    assert_eq!(join(&scene, 1, 99, 11, T0 + 3.0).unwrap(), joined, "the node keeps its id");
+    assert_eq!(join(&scene, 1, 11, 11, T0 + 10.0 * TTL_S).unwrap(), joined, "expired after its use");
     assert_eq!(why(join(&scene, 1, 12, 12, T0 + 3.0)), Rejected::Used, "by another key");
     assert_eq!(scene.dump(), before);
     scene.online(13, T0 + 4.0);
-    assert_eq!(why(join(&scene, 1, 13, 13, T0 + 4.0)), Rejected::Used, "nor by that of another member");
+    assert_eq!(why(join(&scene, 1, 13, 13, T0 + 4.0)), Rejected::Used, "by the key of another node");
     tells(
         &scene,
         "
@@ -71,7 +71,7 @@ fn a_token_registers_one_key_and_a_lost_answer_costs_nothing() {
 }
 
 #[test]
-fn a_bad_token_registers_nobody() {
+fn an_invalid_token_registers_no_node() {
     let scene = Scene::new();
     create(&scene, "root", Role::Admin);
     let revoked = token(&scene, "root-id", 1);
@@ -89,7 +89,7 @@ fn a_bad_token_registers_nobody() {
 }
 
 #[test]
-fn a_token_ends_with_the_power_of_its_issuer() {
+fn a_token_is_void_while_its_issuer_may_not_issue() {
     let scene = Scene::new();
     create(&scene, "root", Role::Admin);
     create(&scene, "eve", Role::Admin);
@@ -104,7 +104,7 @@ fn a_token_ends_with_the_power_of_its_issuer() {
 }
 
 #[test]
-fn without_accounts_the_operator_issues_tokens() {
+fn without_accounts_the_built_in_account_issues_tokens() {
     let scene = Scene::new();
     token(&scene, NOBODY_ID, 1);
     assert_eq!(join(&scene, 1, 11, 11, T0).unwrap(), NodeId(11));
@@ -113,7 +113,7 @@ fn without_accounts_the_operator_issues_tokens() {
 }
 
 #[test]
-fn only_admins_issue_tokens_and_only_such_as_end() {
+fn only_admins_issue_join_tokens_and_only_with_an_expiry() {
     let scene = Scene::new();
     create(&scene, "root", Role::Admin);
     create(&scene, "ann", Role::Runner);
@@ -129,19 +129,19 @@ fn only_admins_issue_tokens_and_only_such_as_end() {
 }
 
 #[test]
-fn a_key_that_is_known_needs_no_token_and_one_that_was_taken_away_gets_none() {
+fn a_registered_key_needs_no_token_and_a_removed_key_gets_none() {
     let scene = Scene::new();
     token(&scene, NOBODY_ID, 1);
     scene.ok(|tx| control::register_node(tx, NodeId(11), ("aid", "name"), &node(11), T0));
     let before = scene.dump();
     assert_eq!(join(&scene, 1, 99, 11, T0).unwrap(), NodeId(11));
-    assert_eq!(scene.dump(), before, "the token is left for another node");
+    assert_eq!(scene.dump(), before, "the token stays valid");
     scene.ok(|tx| fleet::unregister(tx, NodeId(11), T0));
     let refusal = join(&scene, 1, 99, 11, T0).unwrap_err();
     assert_eq!((refusal.kind, refusal.to_string().as_str()), (Kind::Precondition, fleet::KEY_IN_USE));
 
-    assert_eq!(join(&scene, 1, 11, 12, T0).unwrap_err().kind, Kind::Transient, "another id will do");
+    assert_eq!(join(&scene, 1, 11, 12, T0).unwrap_err().kind, Kind::Transient, "a retry picks another id");
     assert_eq!(join(&scene, 1, 12, 12, T0).unwrap(), NodeId(12));
     scene.ok(|tx| fleet::unregister(tx, NodeId(12), T0));
-    assert_eq!(why(join(&scene, 1, 12, 12, T0)), Rejected::Used, "it joined by it and was taken away");
+    assert_eq!(why(join(&scene, 1, 12, 12, T0)), Rejected::Used, "the node was removed");
 }

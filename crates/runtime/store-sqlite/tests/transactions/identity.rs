@@ -1,4 +1,4 @@
-//! Who a node is: what its owner calls it, what it says of itself, and that it is nobody once it is taken away.
+//! The identity of a node: the owner's name, the client release, and removal.
 
 use trellis_core::conformance::id;
 use trellis_core::control::{self, NewNode, Reach};
@@ -18,7 +18,7 @@ fn node(scene: &Scene, id: u64) -> Node {
 }
 
 #[test]
-fn a_node_is_what_its_owner_calls_it_and_speaks_what_it_said_last() {
+fn a_node_has_the_name_of_its_owner_and_its_last_client() {
     let scene = Scene::new();
     let new = NewNode { key: key(11), name: "barn".into(), location: "north field".into() };
     scene.ok(move |tx| control::register_node(tx, NodeId(11), OWNER, &new, T0));
@@ -26,14 +26,14 @@ fn a_node_is_what_its_owner_calls_it_and_speaks_what_it_said_last() {
     assert_eq!((&registered.name[..], &registered.location[..], &registered.client[..]), ("barn", "north field", ""));
     for (client, later) in [("grpc", 1.0), ("grpc 1.39.0", 2.0), ("http 1.42.0", 3.0)] {
         scene.twice(move |tx| fleet::activate(tx, &key(11), INTERVAL_S, client, T0 + later));
-        assert_eq!(node(&scene, 11).client, client, "a node may be upgraded under way");
+        assert_eq!(node(&scene, 11).client, client, "a node may be upgraded");
         scene.ok(move |tx| fleet::heartbeat(tx, NodeId(11), INTERVAL_S, T0 + later));
-        assert_eq!(node(&scene, 11).client, client, "a heartbeat says nothing about it");
+        assert_eq!(node(&scene, 11).client, client, "heartbeats do not change it");
     }
     assert_eq!((&node(&scene, 11).name[..], &node(&scene, 11).location[..]), ("barn", "north field"));
 }
 
-/// A scene in which two runs wait for node 11, one of them for node 12 too; and what was announced since.
+/// Two runs wait for node 11, one of them also for node 12. Also returns the topics announced since.
 fn waiting_for_two() -> (Scene, Heard) {
     let (scene, heard) = Scene::heard(&[11, 12]);
     let other = RunId(5);
@@ -50,23 +50,23 @@ fn waiting_for_two() -> (Scene, Heard) {
 }
 
 #[test]
-fn a_node_that_is_taken_away_is_nobody_at_once_and_all_who_wait_hear_of_it() {
+fn removing_a_node_wakes_all_runs_that_wait_for_it() {
     let (scene, heard) = waiting_for_two();
     let is_member = |key_of: u64| scene.see(|read| fleet::is_member(read, NodeId(11), &key(key_of)));
     assert!(is_member(11));
-    assert!(!is_member(12), "by another node's key");
+    assert!(!is_member(12), "with another node's key");
     scene.ok(|tx| control::unregister_node(tx, NodeId(11), ("boss", "boss"), Reach::All, T0 + 1.0));
     assert!(!is_member(11));
     assert_eq!(
         heard.since(&scene),
         [Topic::Node(NodeId(11)), Topic::Replies(RunId(5)), Topic::Replies(RUN), Topic::Nodes]
     );
-    assert_eq!(scene.waiting(&[id("i1"), id("i2")], T0 + 1.0), 1, "only the other node is still waited for");
+    assert_eq!(scene.waiting(&[id("i1"), id("i2")], T0 + 1.0), 1, "the other node");
     assert!(!scene.see(|read| fleet::is_member(read, NodeId(404), &key(11))));
 }
 
 #[test]
-fn a_node_that_leaves_is_not_waited_for() {
+fn runs_do_not_wait_for_a_deactivated_node() {
     let (scene, heard) = waiting_for_two();
     scene.ok(|tx| fleet::deactivate(tx, NodeId(12), T0 + 1.0));
     assert_eq!(heard.since(&scene), [Topic::Replies(RUN), Topic::Nodes]);
@@ -77,7 +77,7 @@ fn a_node_that_leaves_is_not_waited_for() {
 }
 
 #[test]
-fn users_take_away_their_own_nodes_and_admins_all() {
+fn users_remove_their_own_nodes_and_admins_remove_all() {
     let scene = Scene::new();
     for id in [11, 12] {
         scene.online(id, T0);
@@ -88,6 +88,6 @@ fn users_take_away_their_own_nodes_and_admins_all() {
     take(11, OWNER, Reach::Own).unwrap();
     take(12, ("other", "name"), Reach::All).unwrap();
     for id in [11, 12, 404] {
-        assert_eq!(take(id, OWNER, Reach::All).unwrap_err().kind, Kind::NotFound, "gone, or never there");
+        assert_eq!(take(id, OWNER, Reach::All).unwrap_err().kind, Kind::NotFound, "removed or unknown");
     }
 }

@@ -1,5 +1,4 @@
-//! What the core's transactions do to a real store, at times that the tests choose. Nothing here sleeps or looks at a
-//! clock.
+//! The core's transactions on a real store. The tests choose all times; nothing sleeps or reads a clock.
 
 mod absent;
 mod accounts;

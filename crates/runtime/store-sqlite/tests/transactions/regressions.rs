@@ -1,4 +1,4 @@
-//! What was wrong once and must not be so again.
+//! Regressions.
 
 use trellis_core::conformance::id;
 use trellis_core::fleet;
@@ -11,7 +11,7 @@ use trellis_core::{app, control};
 use super::scene::{APP, INTERVAL_S, RUN, Scene, T0, encode, instructions, reply};
 
 #[test]
-fn a_tree_cannot_be_made_too_deep_by_building_on_what_is_here() {
+fn a_known_subtree_counts_for_the_depth_of_a_tree() {
     let scene = Scene::running(&[11, 12]);
     scene.send("d1(d2(d3(d4(d5(d6(d7(d8)))))))", 12, T0);
     let (deep, sound) = (scene.send("i1", 11, T0), scene.send("i2", 12, T0));
@@ -19,14 +19,14 @@ fn a_tree_cannot_be_made_too_deep_by_building_on_what_is_here() {
     for written in ["d0(d1)", "d0(d1(d2(d3(d4(d5(d6(d7(d8))))))))"] {
         let new = reply(11, written, deep, T0);
         let (kind, _) = scene.refused(move |tx| fleet::push_reply(tx, NodeId(11), &new, T0));
-        assert_eq!(kind, Kind::Invalid, "{written}: what is not said about d1 is known");
+        assert_eq!(kind, Kind::Invalid, "{written}: the stored children of d1 count");
     }
     let collected = scene.collect(&[sound, deep], T0 + 1.0);
-    assert_eq!(collected[0].envelope.id, id("sound"), "one node's tree does not keep the replies of the others back");
+    assert_eq!(collected[0].envelope.id, id("sound"), "the tree of one node does not block replies of others");
 }
 
 #[test]
-fn another_tree_for_a_known_object_leaves_nothing_behind() {
+fn another_tree_for_a_known_object_leaves_nothing() {
     let scene = Scene::running(&[11]);
     scene.push(&[("i1(model(a))", 11)], T0);
     let messages = instructions(&[("i2(model(b(c)))", 11)], T0);
@@ -36,28 +36,28 @@ fn another_tree_for_a_known_object_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_late_retry_of_an_answered_instruction_leaves_nothing_behind() {
+fn a_late_retry_of_an_answered_instruction_leaves_nothing() {
     let scene = Scene::running(&[11]);
     let instruction = scene.send("i(model)", 11, T0);
     let offline = T0 + 2.0 * INTERVAL_S;
     assert_eq!(scene.collect(&[instruction], offline).len(), 1, "answered with an error");
     let messages = instructions(&[("i(model)", 11)], T0);
     let pushed = scene.ok(move |tx| app::push_messages(tx, RUN, &messages, offline));
-    assert_eq!(pushed.missing, [], "what is answered needs no objects");
+    assert_eq!(pushed.missing, [], "an answered instruction needs no objects");
     scene.ok(move |tx| control::stop_run(tx, RUN, offline));
     scene.nothing_left(RUN);
 }
 
 #[test]
-fn a_late_retry_of_an_instruction_that_was_given_up_does_not_go_out() {
+fn a_late_retry_of_an_abandoned_instruction_is_not_delivered() {
     let scene = Scene::running(&[11]);
-    let told = scene.collect(&[id("i")], T0);
-    assert_eq!(told[0].envelope.error.as_ref().unwrap().code, 3, "the app knows that it will get no reply");
+    let reported = scene.collect(&[id("i")], T0);
+    assert_eq!(reported[0].envelope.error.as_ref().unwrap().code, 3, "the app knows that it gets no reply");
     let messages = instructions(&[("i", 11)], T0);
     if let Ok(pushed) = scene.act(move |tx| app::push_messages(tx, RUN, &messages, T0)) {
         scene.upload("i", &pushed.missing);
     }
-    assert_eq!(scene.pull(11, T0), None, "work for nothing: the reply to it would be ignored");
+    assert_eq!(scene.pull(11, T0), None, "its reply would be ignored");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_child_that_is_also_a_grandchild_counts_twice() {
     assert_eq!(scene.see(|read| read.object(APP, id("a"))).unwrap().references, 2);
     scene.send("i2(b(a))", 12, T0);
     scene.answer(11, "r", first, T0);
-    assert!(scene.see(|read| read.object(APP, id("a"))).is_some(), "i2 needs it still");
+    assert!(scene.see(|read| read.object(APP, id("a"))).is_some(), "i2 refers to it");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_tree_that_contains_itself_is_invalid() {
     }
 }
 
-/// A second run beside [`RUN`].
+/// A second run next to [`RUN`].
 fn other_run(scene: &Scene) -> RunId {
     let other = RunId(5);
     scene.start(other, T0);
@@ -90,7 +90,7 @@ fn other_run(scene: &Scene) -> RunId {
 }
 
 #[test]
-fn asking_for_another_runs_message_does_not_touch_it() {
+fn a_request_for_a_message_of_another_run_does_not_change_it() {
     let scene = Scene::running(&[11]);
     let other = other_run(&scene);
     let instruction = scene.send("i(model)", 11, T0);
@@ -109,7 +109,7 @@ fn asking_for_another_runs_message_does_not_touch_it() {
 }
 
 #[test]
-fn a_message_that_is_also_somebodys_child_becomes_ready() {
+fn a_message_that_is_also_a_child_becomes_ready() {
     let scene = Scene::running(&[11, 12]);
     scene.push(&[("i(model)", 11)], T0);
     scene.push(&[("j(i(model))", 12)], T0);

@@ -1,7 +1,7 @@
-//! Replies: one counts for each instruction, however many are sent, by whom and when.
+//! Replies: one per instruction, however many are sent, by any node and at any time.
 
 use trellis_core::conformance::id;
-use trellis_core::fleet::{self, NewReply, Taken};
+use trellis_core::fleet::{self, NewReply, PushOutcome};
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::message::{Envelope, State, TTL_TOLERANCE_S};
 use trellis_core::object::Arrival;
@@ -11,7 +11,7 @@ use trellis_core::{app, control};
 
 use super::scene::{APP, INTERVAL_S, RUN, Scene, T0, TTL_S, key, node_scope, reply, tree};
 
-/// A node that is at work on an instruction.
+/// A node with a confirmed instruction.
 fn at_work() -> (Scene, MessageId) {
     let scene = Scene::running(&[11, 12]);
     let instruction = scene.send("i(model(a))", 11, T0);
@@ -20,23 +20,23 @@ fn at_work() -> (Scene, MessageId) {
     (scene, instruction)
 }
 
-fn announced(missing: &[&str]) -> Taken {
-    Taken::Announced { missing: missing.iter().map(|label| id(label)).collect() }
+fn announced(missing: &[&str]) -> PushOutcome {
+    PushOutcome::Announced { missing: missing.iter().map(|label| id(label)).collect() }
 }
 
-/// Expects the reply to be passed over, without a trace.
+/// Checks that the reply is ignored and changes nothing.
 fn ignored(scene: &Scene, node: u64, reply: NewReply, now: f64) -> &'static str {
     let before = scene.dump();
     let taken = scene.push_reply(node, reply, now);
-    assert_eq!(scene.dump(), before, "ignored, and yet the state changed");
+    assert_eq!(scene.dump(), before, "an ignored reply changed the state");
     match taken {
-        Taken::Ignored(why) => why,
-        Taken::Announced { .. } => panic!("taken"),
+        PushOutcome::Ignored(why) => why,
+        PushOutcome::Announced { .. } => panic!("taken"),
     }
 }
 
 #[test]
-fn a_restarted_node_gets_what_it_confirmed_again() {
+fn a_restarted_node_gets_its_confirmed_instructions_again() {
     let (scene, instruction) = at_work();
     assert_eq!(scene.pull(11, T0 + 1.0), None);
     scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0));
@@ -50,7 +50,7 @@ fn a_restarted_node_gets_what_it_confirmed_again() {
 }
 
 #[test]
-fn a_restarted_node_loses_its_incomplete_reply_and_only_that() {
+fn a_restart_deletes_only_the_incomplete_reply_of_the_node() {
     let (scene, instruction) = at_work();
     let other = scene.send("i2(model(a))", 12, T0);
     assert_eq!(scene.pull(12, T0), Some(other));
@@ -67,16 +67,19 @@ fn a_restarted_node_loses_its_incomplete_reply_and_only_that() {
     for gone in ["r", "x"] {
         assert_eq!(scene.see(|read| read.object(node_scope(11), id(gone))), None);
     }
-    assert!(scene.see(|read| read.object(node_scope(12), id("x"))).unwrap().here, "the other node's reply has it too");
+    assert!(
+        scene.see(|read| read.object(node_scope(12), id("x"))).unwrap().has_content,
+        "the other node's reply has it too"
+    );
     assert!(scene.see(|read| read.has_content(id("x"))));
     assert_eq!(scene.state_of(other), Some(State::Answering), "the other node did not restart");
     let late = scene.arrive_from(node_scope(11), id("r"), vec![id("update")]);
-    assert_eq!(late, Arrival::Unannounced, "a straggler of the old process");
+    assert_eq!(late, Arrival::Unannounced, "content from the old process");
     assert_eq!(scene.pull(11, T0 + 2.0), Some(instruction));
 }
 
 #[test]
-fn a_restart_does_not_touch_what_is_answered() {
+fn a_restart_keeps_answered_instructions() {
     let (scene, instruction) = at_work();
     let reply = scene.answer(11, "r(update)", instruction, T0 + 1.0);
     scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0));
@@ -91,11 +94,11 @@ fn a_second_reply_with_another_id_is_ignored() {
     let why = ignored(&scene, 11, reply(11, "again(update2)", instruction, T0 + 2.0), T0 + 2.0);
     assert_eq!(why, "the instruction is answered already");
     assert_eq!(scene.collect(&[instruction], T0 + 2.0)[0].envelope.id, first);
-    assert_eq!(scene.see(|read| read.run(RUN)).unwrap().clientapp_runtime_s, 0.5, "its time does not count");
+    assert_eq!(scene.see(|read| read.run(RUN)).unwrap().clientapp_runtime_s, 0.5, "its runtime does not count");
 }
 
 #[test]
-fn the_reply_that_was_taken_may_be_sent_again() {
+fn an_accepted_reply_may_be_sent_again() {
     let (scene, instruction) = at_work();
     scene.answer(11, "r(update)", instruction, T0 + 1.0);
     let again = reply(11, "r(update)", instruction, T0 + 1.0);
@@ -105,12 +108,12 @@ fn the_reply_that_was_taken_may_be_sent_again() {
 }
 
 #[test]
-fn an_incomplete_reply_gives_way_to_the_next_one() {
+fn an_incomplete_reply_is_replaced_by_the_next_one() {
     let (scene, instruction) = at_work();
     scene.push_reply(11, reply(11, "r1(shared only1)", instruction, T0 + 1.0), T0 + 1.0);
     assert_eq!(scene.arrive_from(node_scope(11), id("shared"), vec![]), Arrival::Stored);
     let taken = scene.push_reply(11, reply(11, "r2(shared only2)", instruction, T0 + 2.0), T0 + 2.0);
-    assert_eq!(taken, announced(&["shared", "only2", "r2"]), "the first reply's objects went with it");
+    assert_eq!(taken, announced(&["shared", "only2", "r2"]), "the objects of the first reply were deleted");
     assert_eq!(scene.see(|read| read.reply(id("r1"))), None);
     assert_eq!(scene.see(|read| read.object(node_scope(11), id("only1"))), None);
     assert_eq!(scene.waiting(&[instruction], T0 + 2.0), 1);
@@ -120,7 +123,7 @@ fn an_incomplete_reply_gives_way_to_the_next_one() {
 }
 
 #[test]
-fn a_reply_that_answers_nothing_is_ignored() {
+fn a_reply_without_a_valid_instruction_is_ignored() {
     let (scene, instruction) = at_work();
     let later = T0 + TTL_S;
     let unknown = "no such instruction, or it is over";
@@ -148,7 +151,7 @@ fn a_reply_of_another_run_is_ignored() {
 }
 
 #[test]
-fn an_instruction_whose_objects_are_missing_cannot_be_answered() {
+fn an_incomplete_instruction_cannot_be_answered() {
     let scene = Scene::running(&[11]);
     scene.push(&[("i(model)", 11)], T0);
     let why = ignored(&scene, 11, reply(11, "r", id("i"), T0), T0);
@@ -162,12 +165,12 @@ fn an_instruction_may_be_answered_without_confirmation() {
     scene.pull(11, T0);
     let reply = scene.answer(11, "r(update)", instruction, T0);
     assert_eq!(scene.collect(&[instruction], T0)[0].envelope.id, reply);
-    scene.confirm(11, instruction); // Late, and harmless.
+    scene.confirm(11, instruction); // A late confirmation.
     assert_eq!(scene.state_of(instruction), Some(State::Answered));
 }
 
 #[test]
-fn a_reply_may_outlive_its_instruction_by_the_tolerance_and_no_more() {
+fn a_reply_may_outlive_its_instruction_by_the_tolerance() {
     let (scene, instruction) = at_work();
     let with_ttl = |label: &str, ttl_s: f64| {
         let mut new = reply(11, label, instruction, T0 + 10.0);
@@ -184,7 +187,7 @@ fn a_reply_may_outlive_its_instruction_by_the_tolerance_and_no_more() {
 }
 
 #[test]
-fn a_malformed_reply_is_refused_with_all_its_faults() {
+fn a_malformed_reply_is_refused_with_all_errors() {
     let (scene, instruction) = at_work();
     let sound = reply(11, "r(update)", instruction, T0);
     let broken = |envelope: Envelope| NewReply { envelope, ..sound.clone() };
@@ -205,7 +208,7 @@ fn a_malformed_reply_is_refused_with_all_its_faults() {
 }
 
 #[test]
-fn time_that_a_node_claims_is_added_only_if_it_is_a_time() {
+fn only_valid_runtimes_of_nodes_are_added() {
     let scene = Scene::running(&[11]);
     for (runtime_s, n) in [f64::NAN, f64::INFINITY, -5.0, 2.0].into_iter().zip(0..) {
         let instruction = scene.send(&format!("i{n}"), 11, T0);

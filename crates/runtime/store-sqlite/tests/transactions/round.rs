@@ -1,7 +1,7 @@
-//! A round: two nodes get the same model, answer, and leave nothing behind. Every call is made twice.
+//! A round: two nodes get the same model and answer; nothing is left. Every call is made twice.
 
 use trellis_core::conformance::id;
-use trellis_core::fleet::{self, Taken};
+use trellis_core::fleet::{self, PushOutcome};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::State;
 use trellis_core::object::{self, Arrival, Scope};
@@ -15,7 +15,7 @@ const FIRST: &str = "i1(model(a b))";
 const SECOND: &str = "i2(model(a b))";
 
 #[test]
-fn two_nodes_share_a_model_and_every_call_may_be_repeated() {
+fn two_nodes_share_a_model_and_every_call_is_idempotent() {
     let scene = Scene::new();
     for n in [11, 12] {
         let node = scene.twice(move |tx| fleet::register(tx, NodeId(n), ("aid", "name"), &key(n), T0));
@@ -42,7 +42,7 @@ fn two_nodes_share_a_model_and_every_call_may_be_repeated() {
     scene.nothing_left(RUN);
     let run = scene.see(|read| read.run(RUN)).unwrap();
     assert_eq!((run.running_at, run.finished_at, run.launches), (Some(T0), Some(T0 + 6.0), 1));
-    assert_eq!(run.clientapp_runtime_s, 1.0, "each reply's time once, though each was pushed twice");
+    assert_eq!(run.clientapp_runtime_s, 1.0, "each runtime counts once, though each reply was pushed twice");
     assert_eq!(scene.see(|read| read.context(RUN)).unwrap(), &b"the end"[..]);
 }
 
@@ -54,7 +54,7 @@ fn announce_and_upload(scene: &Scene) {
     assert_eq!(scene.objects(), 5);
     let all = [objects(&tree(FIRST)), objects(&tree(SECOND))].concat();
     for missing in pushed.missing {
-        assert_eq!(scene.pull(12, T0), None, "the last object of i2 is not here");
+        assert_eq!(scene.pull(12, T0), None, "an object of i2 is missing");
         let (_, children) = all.iter().find(|(object, _)| *object == missing).unwrap().clone();
         assert_eq!(scene.arrive(missing, children.clone()), Arrival::Stored);
         let before = scene.dump();
@@ -63,7 +63,7 @@ fn announce_and_upload(scene: &Scene) {
     }
 }
 
-/// One node's part: it pulls (twice, as if the answer was lost), confirms, answers with something of the model in it.
+/// The part of a node: pull twice, as after a lost answer, confirm, and reply with a part of the model.
 fn work(scene: &Scene, n: u64, message: &'static str, model: &str) {
     let node = NodeId(n);
     let pull = move || scene.ok(move |tx| fleet::pull(tx, node, T0 + 1.0)).unwrap();
@@ -71,21 +71,21 @@ fn work(scene: &Scene, n: u64, message: &'static str, model: &str) {
     assert_eq!((tree_of_it, first.state()), (tree(model), State::Delivered));
     let (second, same_tree) = pull();
     assert_eq!((&second.envelope, same_tree), (&first.envelope, tree(model)));
-    assert_eq!(second.deliveries, first.deliveries + 1, "the one thing that a second pull changes");
+    assert_eq!(second.deliveries, first.deliveries + 1, "the only change of a second pull");
     scene.twice(move |tx| fleet::confirm(tx, node, RUN, id(message)));
-    assert_eq!(scene.pull(n, T0 + 1.0), None, "one at a time, and it has it");
+    assert_eq!(scene.pull(n, T0 + 1.0), None, "the instruction is confirmed");
 
     let written = format!("r{n}(update{n}(b))");
     let new = reply(n, &written, id(message), T0 + 2.0);
     let taken = scene.twice(move |tx| fleet::push_reply(tx, node, &new, T0 + 2.0));
     let missing = vec![id(&format!("update{n}")), id(&format!("r{n}"))];
-    assert_eq!(taken, Taken::Announced { missing: missing.clone() }, "b is here: it came with the model");
+    assert_eq!(taken, PushOutcome::Announced { missing: missing.clone() }, "b arrived with the model");
     assert_eq!(scene.waiting(&[id(message)], T0 + 2.0), 1);
     scene.upload_from(node_scope(n), &written, &missing);
     assert_eq!(scene.waiting(&[id(message)], T0 + 2.0), 0);
     assert_eq!(scene.state_of(id(message)), Some(State::Answered));
     let children = scene.see(|read| read.children(APP, id(message)));
-    assert_eq!(scene.arrive(id(message), children), Arrival::Known, "a push whose answer was lost may come again");
+    assert_eq!(scene.arrive(id(message), children), Arrival::Known, "a retry after a lost answer");
 }
 
 fn collect_and_confirm(scene: &Scene) {
@@ -98,12 +98,12 @@ fn collect_and_confirm(scene: &Scene) {
     assert_eq!(replies.iter().map(|(reply, _)| reply.reply_to).collect::<Vec<_>>(), asked);
     for (reply, left) in replies.into_iter().zip([7, 0]) {
         scene.twice(move |tx| app::confirm_reply(tx, RUN, reply.0.envelope.id));
-        assert_eq!(scene.objects(), left, "what belongs to one goes with it, unless the other one has it too");
+        assert_eq!(scene.objects(), left, "objects are deleted with their last message");
     }
 }
 
 #[test]
-fn what_is_here_already_is_not_asked_for_again() {
+fn stored_objects_are_not_requested_again() {
     let scene = Scene::running(&[11, 12]);
     scene.send(FIRST, 11, T0);
     let pushed = scene.push(&[(SECOND, 12)], T0);
@@ -113,7 +113,7 @@ fn what_is_here_already_is_not_asked_for_again() {
 }
 
 #[test]
-fn objects_may_come_in_any_order() {
+fn objects_may_arrive_in_any_order() {
     let scene = Scene::running(&[11]);
     scene.push(&[("i1(model(a b) config)", 11)], T0);
     let mut all = objects(&tree("i1(model(a b) config)"));
@@ -126,7 +126,7 @@ fn objects_may_come_in_any_order() {
 }
 
 #[test]
-fn an_object_may_be_in_a_tree_many_times() {
+fn a_tree_may_contain_an_object_many_times() {
     let scene = Scene::running(&[11]);
     let pushed = scene.push(&[("i1(x(a a a) y(a b) x(a))", 11)], T0);
     assert_eq!(pushed.missing, ["a", "x", "b", "y", "i1"].map(id));
@@ -138,7 +138,7 @@ fn an_object_may_be_in_a_tree_many_times() {
 }
 
 #[test]
-fn a_message_that_is_part_of_another_one_stays_for_it() {
+fn a_message_that_is_a_child_of_another_one_is_kept_for_it() {
     let scene = Scene::running(&[11, 12]);
     let inner = scene.send("i(model)", 11, T0);
     let outer = scene.send("j(i(model))", 12, T0);
@@ -154,7 +154,7 @@ fn a_message_that_is_part_of_another_one_stays_for_it() {
 }
 
 #[test]
-fn runs_do_not_see_each_other() {
+fn runs_are_isolated() {
     let scene = Scene::running(&[11]);
     let other = RunId(5);
     scene.start(other, T0);
@@ -164,14 +164,14 @@ fn runs_do_not_see_each_other() {
     messages[0].0.run = other;
     scene.send(FIRST, 11, T0);
     let pushed = scene.ok(move |tx| app::push_messages(tx, other, &messages, T0));
-    assert_eq!(pushed.missing, ["a", "b", "model", "other"].map(id), "what another run has is no business of this one");
+    assert_eq!(pushed.missing, ["a", "b", "model", "other"].map(id), "objects of another run do not count");
     let scope = Scope::of_app(other);
     for (object, children) in objects(&tree("other(model(a b))")) {
         let arrival = scene.arrive_from(scope, object, children);
-        assert_eq!(arrival == Arrival::Known, object != id("other"), "content is kept once");
+        assert_eq!(arrival == Arrival::Known, object != id("other"), "content is stored once");
     }
     scene.ok(|tx| control::stop_run(tx, RUN, T0));
-    assert_eq!(scene.pull(11, T0), Some(id("other")), "the other run goes on");
+    assert_eq!(scene.pull(11, T0), Some(id("other")), "the other run continues");
     assert_eq!(scene.see(|read| object::tree(read, scope, id("other"))), tree("other(model(a b))"));
     assert!(scene.see(|read| read.object(scope, id("other"))).unwrap().is_complete());
     scene.ok(move |tx| control::stop_run(tx, other, T0));

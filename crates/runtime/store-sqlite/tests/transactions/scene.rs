@@ -1,5 +1,5 @@
-//! The stage: a store, nodes, a run, trees written as text, and the two questions asked after every scene: is the state
-//! the same, and is anything left behind.
+//! The fixture: a store, nodes, a run, trees written as text, and two checks: is the state the same, and is anything
+//! left.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -21,19 +21,19 @@ use trellis_core::run::{NewRun, ServerApp};
 use trellis_core::{app, control, fleet};
 use trellis_store_sqlite::{SqliteStore, StateDirectory};
 
-/// When scenes begin.
+/// The start of every scene.
 pub(crate) const T0: f64 = 1_800_000_000.0;
 /// Heartbeat interval of the nodes: online for twice as long.
 pub(crate) const INTERVAL_S: f64 = 30.0;
-/// How long instructions live, unless a scene says otherwise.
+/// TTL of instructions unless a scene sets another.
 pub(crate) const TTL_S: f64 = 1000.0;
 pub(crate) const RUN: RunId = RunId(u64::MAX - 7);
 /// Scope of the ServerApp of [`RUN`].
 pub(crate) const APP: Scope = Scope { run: RUN, sender: NodeId::SUPERLINK };
-/// The secret's hash of the token that [`Scene::running`] uses.
+/// The hash of the secret that [`Scene::running`] uses.
 pub(crate) const HASH: [u8; 32] = [7; 32];
 
-/// A change that needs nothing from outside.
+/// A change without external inputs.
 pub(crate) type Step = fn(&mut dyn Tx) -> Result<(), Refusal>;
 
 pub(crate) struct Scene {
@@ -41,12 +41,12 @@ pub(crate) struct Scene {
     directory: tempfile::TempDir,
 }
 
-/// What the store announced.
+/// The topics that the store announced.
 pub(crate) struct Heard(Receiver<Vec<Topic>>);
 
 impl Heard {
-    /// Everything since the last look, in order of the alphabet. Announced behind `done`, so an empty change is waited
-    /// for first.
+    /// Returns the topics since the last call, sorted. Topics are announced after `done`, so this first waits for an
+    /// empty change.
     pub(crate) fn since(&self, scene: &Scene) -> Vec<Topic> {
         scene.ok(|_| Ok(()));
         let mut topics: Vec<Topic> = self.0.try_iter().flatten().collect();
@@ -60,23 +60,23 @@ impl Scene {
         Scene::listening(|_| ())
     }
 
-    /// As [`Scene::running`], with an ear for what is announced from now on.
+    /// Like [`Scene::running`], and records announced topics.
     pub(crate) fn heard(nodes: &[u64]) -> (Scene, Heard) {
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         let scene = Scene::listening(move |topics: &[Topic]| drop(tell.send(topics.to_vec())));
         scene.begin(nodes);
-        (scene, Heard(told))
+        (scene, Heard(reported))
     }
 
     fn listening(on_commit: impl Fn(&[Topic]) + Send + Sync + 'static) -> Scene {
-        // In memory where that is possible: what is tested here is not the disk.
+        // In memory if possible: the disk is not tested here.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let state = Arc::new(StateDirectory::open(directory.path(), None).unwrap());
         Scene { store: SqliteStore::open(state, Box::new(move |commit| on_commit(commit.topics))).unwrap(), directory }
     }
 
-    /// A store with one running run and these nodes online.
+    /// Creates a store with one running run and these nodes online.
     pub(crate) fn running(nodes: &[u64]) -> Scene {
         let scene = Scene::new();
         scene.begin(nodes);
@@ -92,7 +92,7 @@ impl Scene {
         self.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0));
     }
 
-    /// Registers a node with a key of its own and activates it.
+    /// Registers and activates a node with its own key.
     pub(crate) fn online(&self, n: u64, now: f64) -> NodeId {
         let node = self.ok(move |tx| fleet::register(tx, NodeId(n), ("aid", "name"), &key(n), now));
         assert_eq!(self.ok(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, "grpc", now)), node);
@@ -124,37 +124,37 @@ impl Scene {
         &self,
         work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
     ) -> T {
-        self.act(work).expect("not refused")
+        self.act(work).expect("an accepted change")
     }
 
-    /// As after a lost answer: asks twice, and neither the answer nor the state may differ.
+    /// Runs a change twice, as after a lost answer. The second must return the same and change nothing.
     pub(crate) fn twice<T: PartialEq + Debug + Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Clone + Send + 'static,
     ) -> T {
         let first = self.ok(work.clone());
         let state = self.dump();
-        assert_eq!(self.ok(work), first, "another answer to the same question");
-        assert_eq!(self.dump(), state, "the second time changed the state");
+        assert_eq!(self.ok(work), first, "the retry returned something else");
+        assert_eq!(self.dump(), state, "the retry changed the state");
         first
     }
 
-    /// Expects a refusal that changes nothing.
+    /// Expects an error, which changes nothing.
     pub(crate) fn refused<T: Debug + Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
     ) -> (Kind, String) {
         let before = self.dump();
-        let refusal = self.act(work).expect_err("this must be refused");
-        assert_eq!(self.dump(), before, "refused, and yet the state changed");
+        let refusal = self.act(work).expect_err("a refusal");
+        assert_eq!(self.dump(), before, "a refused change changed the state");
         (refusal.kind, refusal.to_string())
     }
 
     pub(crate) fn see<T>(&self, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> T {
-        ask(&self.store, question).expect("not refused")
+        ask(&self.store, question).expect("the query succeeds")
     }
 
-    /// The whole state as text: every row of every table.
+    /// Dumps every row of every table as text.
     pub(crate) fn dump(&self) -> String {
         let path = self.directory.path().join("state.db");
         let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
@@ -182,10 +182,10 @@ impl Scene {
     pub(crate) fn send(&self, written: &str, dst: u64, now: f64) -> MessageId {
         let pushed = self.push(&[(written, dst)], now);
         self.upload(written, &pushed.missing);
-        pushed.ids[0].expect("the node takes it")
+        pushed.ids[0].expect("an accepted instruction")
     }
 
-    /// Brings the content of those objects of the tree that are asked for, children first.
+    /// Uploads the missing objects of the tree, children first.
     pub(crate) fn upload(&self, written: &str, missing: &[ObjectId]) {
         self.upload_from(APP, written, missing);
     }
@@ -198,7 +198,7 @@ impl Scene {
         }
     }
 
-    /// The ServerApp pushes an object.
+    /// Pushes an object as the ServerApp.
     pub(crate) fn arrive(&self, object: ObjectId, children: Vec<ObjectId>) -> Arrival {
         self.arrive_from(APP, object, children)
     }
@@ -220,7 +220,7 @@ impl Scene {
         self.ok(move |tx| fleet::confirm(tx, NodeId(node), RUN, instruction));
     }
 
-    pub(crate) fn push_reply(&self, node: u64, reply: NewReply, now: f64) -> fleet::Taken {
+    pub(crate) fn push_reply(&self, node: u64, reply: NewReply, now: f64) -> fleet::PushOutcome {
         self.ok(move |tx| fleet::push_reply(tx, NodeId(node), &reply, now))
     }
 
@@ -229,32 +229,32 @@ impl Scene {
         let reply = reply(node, written, to, now);
         let id = reply.envelope.id;
         match self.push_reply(node, reply, now) {
-            fleet::Taken::Announced { missing } => self.upload_from(node_scope(node), written, &missing),
-            fleet::Taken::Ignored(why) => panic!("ignored: {why}"),
+            fleet::PushOutcome::Announced { missing } => self.upload_from(node_scope(node), written, &missing),
+            fleet::PushOutcome::Ignored(why) => panic!("ignored: {why}"),
         }
         id
     }
 
-    /// The replies of [`Scene::collect_trees`] alone.
+    /// The replies of [`Scene::collect_trees`] without their trees.
     pub(crate) fn collect(&self, ids: &[MessageId], now: f64) -> Vec<Reply> {
         self.collect_trees(ids, now).into_iter().map(|(reply, _)| reply).collect()
     }
 
-    /// As a front end does: what is here; then errors for what will never be; then what is here.
+    /// Collects as a front end does: ready replies, then errors for replies that never arrive, then all.
     pub(crate) fn collect_trees(&self, ids: &[MessageId], now: f64) -> Vec<(Reply, Tree)> {
         let mut collected = self.see(|read| app::collect_replies(read, RUN, ids, now));
-        if !collected.never.is_empty() {
-            let never = collected.never;
+        if !collected.unavailable.is_empty() {
+            let never = collected.unavailable;
             self.ok(move |tx| app::answer_missing(tx, RUN, &never, now, &encode));
             collected = self.see(|read| app::collect_replies(read, RUN, ids, now));
         }
-        assert_eq!(collected.never, [], "what was answered is answered");
+        assert_eq!(collected.unavailable, [], "an answered instruction stays answered");
         collected.replies
     }
 
-    /// How many of the replies are still to be waited for.
+    /// Counts the replies that are not settled.
     pub(crate) fn waiting(&self, ids: &[MessageId], now: f64) -> usize {
-        let waits = |id: &&MessageId| self.see(|read| Awaited::new(RUN, vec![**id], 0, now).look(read, now)).is_none();
+        let waits = |id: &&MessageId| self.see(|read| Awaited::new(RUN, vec![**id], 0, now).check(read, now)).is_none();
         ids.iter().filter(waits).count()
     }
 
@@ -266,7 +266,7 @@ impl Scene {
         self.see(|read| read.object_count())
     }
 
-    /// Nothing may be left: no object, no message, no token, no file.
+    /// Checks that no object, message, token or file is left.
     pub(crate) fn nothing_left(&self, run: RunId) {
         assert_eq!(self.objects(), 0, "{}", self.dump());
         assert_eq!(self.see(|read| read.instructions_of_run(run)), []);
@@ -274,12 +274,12 @@ impl Scene {
         assert_eq!(self.see(|read| read.token(run)), None);
         let rows = self.dump();
         let left = rows.lines().find(|row| row.starts_with("object"));
-        assert_eq!(left, None, "a row of an object that is not there");
+        assert_eq!(left, None, "a row of a missing object");
         assert_eq!(self.count_files(), 0);
     }
 
     pub(crate) fn count_files(&self) -> usize {
-        self.ok(|_| Ok(())); // Files go behind `done`: by the next answer they are gone.
+        self.ok(|_| Ok(())); // Files are removed after `done`: the next answer comes after their removal.
         let mut files = 0;
         let mut directories = vec![self.directory.path().join("objects")];
         while let Some(directory) = directories.pop() {
@@ -301,12 +301,12 @@ pub(crate) fn key(n: u64) -> Vec<u8> {
     format!("key of {n}").into_bytes()
 }
 
-/// A tree from its text: `a(b c(d))` is a with the children b and c, and d below c.
+/// Parses a tree: `a(b c(d))` is a with the children b and c, and d below c.
 pub(crate) fn tree(written: &str) -> Tree {
     fn grow(rest: &mut &str) -> Tree {
         let end = rest.find(['(', ')', ' ']).unwrap_or(rest.len());
         let (label, tail) = rest.split_at(end);
-        assert!(!label.is_empty(), "an object has a label: {rest:?}");
+        assert!(!label.is_empty(), "an object without a label: {rest:?}");
         *rest = tail;
         let mut children = Vec::new();
         if let Some(tail) = rest.strip_prefix('(') {
@@ -321,11 +321,11 @@ pub(crate) fn tree(written: &str) -> Tree {
     }
     let mut rest = written;
     let tree = grow(&mut rest);
-    assert_eq!(rest, "", "nothing behind the root");
+    assert_eq!(rest, "", "text after the root");
     tree
 }
 
-/// Every object of a tree once, children before parents, with its children.
+/// Returns every object of a tree once with its children, children before parents.
 pub(crate) fn objects(tree: &Tree) -> Vec<(ObjectId, Vec<ObjectId>)> {
     let mut all: Vec<(ObjectId, Vec<ObjectId>)> = tree.children.iter().flat_map(objects).collect();
     all.push((tree.id, tree.children.iter().map(|child| child.id).collect()));
@@ -334,7 +334,7 @@ pub(crate) fn objects(tree: &Tree) -> Vec<(ObjectId, Vec<ObjectId>)> {
     all
 }
 
-/// Instructions of [`RUN`] as a ServerApp sends them.
+/// Returns instructions of [`RUN`] as a ServerApp sends them.
 pub(crate) fn instructions(messages: &[(&str, u64)], now: f64) -> Vec<(Envelope, Tree)> {
     let one = |(written, dst): &(&str, u64)| {
         let tree = tree(written);
@@ -356,16 +356,16 @@ pub(crate) fn instructions(messages: &[(&str, u64)], now: f64) -> Vec<(Envelope,
     messages.iter().map(one).collect()
 }
 
-/// A reply as a node sends it. It lives as long as an instruction that was made at [`T0`].
+/// Returns a reply as a node sends it. It expires with an instruction of [`T0`].
 pub(crate) fn reply(node: u64, written: &str, to: MessageId, now: f64) -> NewReply {
     let (envelope, tree) = instructions(&[(written, 1)], now).remove(0);
     let envelope = Envelope { src: NodeId(node), dst: NodeId::SUPERLINK, ttl_s: T0 + TTL_S - now, ..envelope };
     NewReply { envelope, reply_to: to, tree, runtime_s: 0.5 }
 }
 
-/// An error reply's object: like the real one, its name depends on all that it says.
+/// Encodes an error reply. As in production, the id depends on the whole content.
 pub(crate) fn encode(envelope: &Envelope, reply_to: MessageId) -> (MessageId, Bytes) {
-    let code = envelope.error.as_ref().expect("it carries an error").code;
+    let code = envelope.error.as_ref().expect("an error").code;
     let mut name = *reply_to.as_bytes();
     name[23] ^= 0x80 | code as u8;
     name[24..].copy_from_slice(&envelope.created_at.to_be_bytes());

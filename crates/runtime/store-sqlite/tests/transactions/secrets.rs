@@ -1,4 +1,4 @@
-//! Secrets: who shows a good one is known at once, who shows a bad one learns nothing.
+//! Secrets: authentication, refresh and revocation.
 
 use trellis_core::access::{self, LOGIN_ACCESS_TTL_S, LOGIN_REFRESH_TTL_S, NewSecret, Pair, Rejected};
 use trellis_core::account::{self, Account, Role, State};
@@ -34,7 +34,7 @@ fn issue(scene: &Scene, n: u8, ttl_s: Option<f64>) -> SecretId {
     scene.ok(move |tx| access::issue_access(tx, "ann", &new(n, "ci", ttl_s), "root", T0))
 }
 
-/// The name of whoever shows the secret, or why nobody does.
+/// The account of the secret, or why it is refused.
 fn who(scene: &Scene, n: u8, now: f64) -> Result<String, Rejected> {
     match ask(&scene.store, |read| access::authenticate(read, &hash(n), now)) {
         Ok(account) => Ok(account.name),
@@ -42,11 +42,11 @@ fn who(scene: &Scene, n: u8, now: f64) -> Result<String, Rejected> {
     }
 }
 
-/// Why the secret was refused, in the words that are the same for everybody.
+/// Returns why the secret was refused, after checking the common text.
 fn why(refusal: Refusal) -> Rejected {
     let words = "The token is not valid. Log in again (`flwr login`), or ask an administrator for a new one.";
     assert_eq!((refusal.kind, refusal.to_string().as_str()), (Kind::Unauthenticated, words));
-    Rejected::of(&refusal).expect("the reason is kept for the audit log")
+    Rejected::of(&refusal).expect("the reason for the audit log")
 }
 
 fn refresh(scene: &Scene, shown: u8, gives: Pair, now: f64) -> Result<String, Rejected> {
@@ -54,7 +54,7 @@ fn refresh(scene: &Scene, shown: u8, gives: Pair, now: f64) -> Result<String, Re
 }
 
 #[test]
-fn a_good_secret_speaks_for_its_account_and_a_bad_one_for_nobody() {
+fn a_valid_secret_authenticates_its_account_and_an_invalid_one_nobody() {
     let scene = scene();
     issue(&scene, 1, Some(60.0));
     let lasting = issue(&scene, 2, None);
@@ -65,8 +65,8 @@ fn a_good_secret_speaks_for_its_account_and_a_bad_one_for_nobody() {
     assert_eq!(who(&scene, 1, T0 + 60.0), Err(Rejected::Expired));
     assert_eq!(who(&scene, 2, T0 + 1e9), Ok("ann".into()));
     assert_eq!(who(&scene, 3, T0 + 1.0), Ok("ann".into()));
-    assert_eq!(who(&scene, 4, T0), Err(Rejected::WrongPurpose), "a refresh secret is no access");
-    assert_eq!(who(&scene, 5, T0), Err(Rejected::WrongPurpose), "nor is a join token");
+    assert_eq!(who(&scene, 4, T0), Err(Rejected::WrongPurpose), "a refresh secret gives no access");
+    assert_eq!(who(&scene, 5, T0), Err(Rejected::WrongPurpose), "a join token gives no access");
     assert_eq!(who(&scene, 6, T0), Err(Rejected::Unknown));
 
     scene.twice(move |tx| access::revoke(tx, lasting, "root", T0 + 1.0));
@@ -88,38 +88,38 @@ fn a_good_secret_speaks_for_its_account_and_a_bad_one_for_nobody() {
 }
 
 #[test]
-fn the_role_that_counts_is_the_one_of_now() {
+fn the_current_role_counts() {
     let scene = scene();
     issue(&scene, 1, None);
     let role = || scene.see(|read| access::authenticate(read, &hash(1), T0)).role();
     assert_eq!(role(), Role::Runner);
     scene.ok(|tx| account::set_role(tx, "ann", Role::Viewer, "root", T0));
     assert_eq!(role(), Role::Viewer);
-    // Not by `disable`, which would revoke the secret: the state of the account is enough.
+    // Without `disable`, which would revoke the secret: the state of the account is enough.
     let disabled = Account::new("ann-id", "ann", Role::Runner, T0).restore(State::Disabled);
     scene.ok(move |tx| tx.put_account(&disabled));
     assert_eq!(who(&scene, 1, T0), Err(Rejected::Disabled));
 }
 
 #[test]
-fn what_cannot_be_issued() {
+fn invalid_secrets_are_not_issued() {
     let scene = scene();
     issue(&scene, 1, None);
     let refuse = |account: &'static str, secret: NewSecret| {
         scene.refused(move |tx| access::issue_access(tx, account, &secret, "root", T0))
     };
     assert_eq!(refuse("bob", new(2, "", None)).0, Kind::NotFound);
-    assert_eq!(refuse("ann", new(1, "", None)).0, Kind::Transient, "another secret will do");
+    assert_eq!(refuse("ann", new(1, "", None)).0, Kind::Transient, "a retry picks another secret");
     let mut alike = hash(1);
     alike[31] = 9;
     let alike = NewSecret { hash: alike, label: String::new(), ttl_s: None };
-    assert_eq!(refuse("ann", alike).0, Kind::Transient, "public ids name one secret each");
+    assert_eq!(refuse("ann", alike).0, Kind::Transient, "public ids are unique");
     for ttl_s in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(refuse("ann", new(2, "", Some(ttl_s))).0, Kind::Invalid, "{ttl_s}");
     }
     let (kind, text) = refuse("ann", new(2, &"x".repeat(65), Some(-1.0)));
     assert_eq!(kind, Kind::Invalid);
-    assert!(text.contains("more than 64 characters; its lifetime is not positive"), "all at once: {text}");
+    assert!(text.contains("more than 64 characters; its lifetime is not positive"), "all errors: {text}");
     scene.ok(|tx| account::disable(tx, "ann", "root", T0));
     assert_eq!(refuse("ann", new(2, "", None)), (Kind::Precondition, "Account 'ann' is disabled.".into()));
     let refusal = scene.act(|tx| access::login(tx, "ann-id", &pair(3, 4), T0)).unwrap_err();
@@ -127,7 +127,7 @@ fn what_cannot_be_issued() {
 }
 
 #[test]
-fn a_login_is_renewed_until_its_user_is_away_for_too_long() {
+fn a_login_is_refreshed_until_its_refresh_secret_expires() {
     let scene = scene();
     scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), T0));
     let end = T0 + LOGIN_ACCESS_TTL_S;
@@ -138,25 +138,25 @@ fn a_login_is_renewed_until_its_user_is_away_for_too_long() {
     let away = end + LOGIN_REFRESH_TTL_S;
     assert_eq!(refresh(&scene, 4, pair(5, 6), away), Err(Rejected::Expired));
     assert_eq!(refresh(&scene, 4, pair(5, 6), away.next_down()), Ok("ann".into()));
-    assert_eq!(refresh(&scene, 3, pair(7, 8), end), Err(Rejected::WrongPurpose), "access renews nothing");
+    assert_eq!(refresh(&scene, 3, pair(7, 8), end), Err(Rejected::WrongPurpose), "an access secret refreshes nothing");
     assert_eq!(refresh(&scene, 9, pair(7, 8), end), Err(Rejected::Unknown));
 }
 
 #[test]
-fn a_refresh_secret_works_once_but_a_lost_answer_is_forgiven() {
+fn a_refresh_secret_works_once_with_a_grace_period() {
     let scene = scene();
     scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), T0));
     assert_eq!(refresh(&scene, 2, pair(3, 4), T0 + 10.0), Ok("ann".into()));
     assert_eq!(refresh(&scene, 2, pair(5, 6), T0 + 69.9), Ok("ann".into()), "the answer was lost");
     assert_eq!(refresh(&scene, 2, pair(7, 8), T0 + 70.0), Err(Rejected::Used));
-    assert_eq!(refresh(&scene, 2, pair(7, 8), T0 + 69.9), Ok("ann".into()), "the first use counts, not the last");
+    assert_eq!(refresh(&scene, 2, pair(7, 8), T0 + 69.9), Ok("ann".into()), "the grace period starts at the first use");
     let id = SecretId::of(&hash(2));
     scene.ok(move |tx| access::revoke(tx, id, "root", T0 + 11.0));
-    assert_eq!(refresh(&scene, 2, pair(9, 10), T0 + 11.0), Err(Rejected::Revoked), "not even then");
+    assert_eq!(refresh(&scene, 2, pair(9, 10), T0 + 11.0), Err(Rejected::Revoked), "also in the grace period");
 }
 
 #[test]
-fn a_refused_refresh_leaves_no_new_secrets() {
+fn a_refused_refresh_creates_no_secrets() {
     let scene = scene();
     scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), T0));
     scene.ok(|tx| account::disable(tx, "ann", "root", T0));
@@ -165,11 +165,11 @@ fn a_refused_refresh_leaves_no_new_secrets() {
         assert_eq!(kind, Kind::Unauthenticated);
     }
     let (kind, _) = scene.refused(|tx| access::login(tx, "root-id", &pair(2, 3), T0));
-    assert_eq!(kind, Kind::Transient, "half a pair is no pair");
+    assert_eq!(kind, Kind::Transient, "both secrets or none");
 }
 
 #[test]
-fn what_is_over_is_forgotten_after_a_week() {
+fn ended_secrets_are_deleted_after_a_week() {
     const WEEK_S: f64 = 7.0 * 86_400.0;
     let scene = scene();
     issue(&scene, 1, Some(60.0));
@@ -177,13 +177,13 @@ fn what_is_over_is_forgotten_after_a_week() {
     let revoked = issue(&scene, 3, None);
     scene.ok(move |tx| access::revoke(tx, revoked, "root", T0 + 30.0));
     let left = || scene.see(|read| read.secrets()).iter().map(|secret| secret.hash[0]).collect::<Vec<_>>();
-    for (at, want) in [(T0 + 30.0 + WEEK_S, vec![1, 2]), (T0 + 60.0 + WEEK_S, vec![2])] {
+    for (at, expected) in [(T0 + 30.0 + WEEK_S, vec![1, 2]), (T0 + 60.0 + WEEK_S, vec![2])] {
         let before = left();
         scene.ok(move |tx| tick(tx, at.next_down()));
         assert_eq!((scene.see(|read| is_due(read, at.next_down())), left()), (false, before));
         assert!(scene.see(|read| is_due(read, at)));
         scene.twice(move |tx| tick(tx, at));
-        assert_eq!((scene.see(|read| is_due(read, at)), left()), (false, want));
+        assert_eq!((scene.see(|read| is_due(read, at)), left()), (false, expected));
     }
-    assert_eq!(who(&scene, 3, T0 + WEEK_S), Err(Rejected::Unknown), "it is as bad as before");
+    assert_eq!(who(&scene, 3, T0 + WEEK_S), Err(Rejected::Unknown), "still invalid");
 }

@@ -1,4 +1,4 @@
-//! Trees that make no sense, and content that is not what was announced: refused, and nothing changes.
+//! Invalid trees, and content that differs from its announcement: refused without changes.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ fn a_tree_that_is_too_deep() {
 }
 
 #[test]
-fn a_root_that_is_not_the_message() {
+fn a_root_with_another_id_than_the_message() {
     let scene = Scene::running(&[11]);
     let mut messages = instructions(&[("i(model)", 11)], T0);
     messages[0].1 = tree("other(model)");
@@ -55,11 +55,11 @@ fn content_with_other_children_than_announced() {
         assert!(text.contains("other children than announced"), "{text}");
     }
     let children = ["b", "a", "b"].map(id);
-    assert_eq!(scene.arrive(id("i"), children.to_vec()), Arrival::Stored, "the order and repetitions do not matter");
+    assert_eq!(scene.arrive(id("i"), children.to_vec()), Arrival::Stored, "order and duplicates do not matter");
 }
 
 #[test]
-fn content_that_nobody_announced() {
+fn unannounced_content() {
     let scene = Scene::running(&[11]);
     let before = scene.dump();
     assert_eq!(scene.arrive(id("stranger"), vec![id("a")]), Arrival::Unannounced);
@@ -67,7 +67,7 @@ fn content_that_nobody_announced() {
 }
 
 #[test]
-fn content_that_comes_a_second_time_is_not_taken_again() {
+fn known_content_is_not_stored_again() {
     let scene = Scene::running(&[11]);
     scene.send("i(a)", 11, T0);
     let before = scene.dump();
@@ -76,7 +76,7 @@ fn content_that_comes_a_second_time_is_not_taken_again() {
     assert_eq!(scene.dump(), before);
 }
 
-/// Node 11 announces objects that others will send, with false children.
+/// Node 11 announces objects of other senders with false children.
 #[test]
 fn a_false_announcement_changes_nothing_for_other_senders() {
     let scene = Scene::running(&[11, 12]);
@@ -96,11 +96,11 @@ fn a_false_announcement_changes_nothing_for_other_senders() {
     messages[0].0.run = other_run;
     let pushed = scene.ok(move |tx| app::push_messages(tx, other_run, &messages, T0));
     scene.upload_from(Scope::of_app(other_run), "other(deep(model(a b)))", &pushed.missing);
-    assert_eq!(scene.pull(12, T0), Some(id("other")), "another run is not harmed");
+    assert_eq!(scene.pull(12, T0), Some(id("other")), "another run is not affected");
     scene.send("i3(deep(model(a b)))", 12, T0);
-    assert_eq!(scene.state_of(id("i3")), Some(State::Ready), "nor is the ServerApp of its own run");
+    assert_eq!(scene.state_of(id("i3")), Some(State::Ready), "the ServerApp is not affected");
     scene.answer(12, "r2(update(x))", second, T0);
-    assert_eq!(scene.collect_trees(&[second], T0)[0].1, tree("r2(update(x))"), "nor is another node");
+    assert_eq!(scene.collect_trees(&[second], T0)[0].1, tree("r2(update(x))"), "another node is not affected");
 
     let content = Content::Inline(Bytes::from_static(b"model"));
     let children = ["a", "b"].map(id);
@@ -112,14 +112,15 @@ fn a_false_announcement_changes_nothing_for_other_senders() {
 }
 
 #[test]
-fn objects_are_read_by_those_they_were_sent_to() {
+fn only_the_addressees_can_read_objects() {
     let scene = Scene::running(&[11, 12]);
     let (first, second) = (scene.send("i1(model(a))", 11, T0), scene.send("i2", 12, T0));
     scene.pull(11, T0);
     scene.pull(12, T0);
     scene.answer(11, "r1(update)", first, T0);
     scene.push_reply(12, reply(12, "r2(pending)", second, T0), T0);
-    let reads = |scope: Scope, label: &str| scene.see(|read| visible(read, scope, id(label))).map(|found| found.here);
+    let reads =
+        |scope: Scope, label: &str| scene.see(|read| visible(read, scope, id(label))).map(|found| found.has_content);
     let elsewhere = Scope::of_app(RunId(5));
     for (label, app, of_11, of_12) in [
         ("a", Some(true), Some(true), Some(true)),
@@ -134,7 +135,7 @@ fn objects_are_read_by_those_they_were_sent_to() {
 }
 
 #[test]
-fn a_message_of_another_run_keeps_its_name() {
+fn a_message_of_another_run_cannot_be_replaced() {
     let scene = Scene::running(&[11]);
     scene.send("i", 11, T0);
     let other_run = RunId(5);
@@ -146,7 +147,7 @@ fn a_message_of_another_run_keeps_its_name() {
     assert_eq!(scene.refused(move |tx| app::push_messages(tx, other_run, &messages, T0)).0, Kind::Invalid);
 }
 
-/// The number of objects is limited for one message, and for the undelivered announcements of a node.
+/// The number of objects is limited per message, and per node for incomplete replies.
 #[test]
 fn a_node_cannot_fill_the_store_with_announcements() {
     let numbered = |message: &str, objects: u64| Tree {
@@ -184,7 +185,7 @@ fn a_node_cannot_fill_the_store_with_announcements() {
 }
 
 #[test]
-fn nodes_and_keys_that_make_no_sense() {
+fn invalid_nodes_and_keys() {
     let scene = Scene::new();
     let node = scene.online(11, T0);
     for interval_s in [0.0, 9.99, 1800.01, -30.0, f64::NAN, f64::INFINITY] {
@@ -208,7 +209,7 @@ fn nodes_and_keys_that_make_no_sense() {
     scene.ok(move |tx| fleet::unregister(tx, node, T0));
     assert!(!scene.ok(move |tx| fleet::heartbeat(tx, node, 30.0, T0)));
     let (kind, text) = scene.refused(|tx| fleet::register(tx, NodeId(12), ("", ""), b"key of 11", T0));
-    assert_eq!((kind, &text[..]), (Kind::Precondition, fleet::KEY_IN_USE), "a key ends with its node");
+    assert_eq!((kind, &text[..]), (Kind::Precondition, fleet::KEY_IN_USE), "the key of a removed node stays in use");
     let (kind, text) = scene.refused(|tx| fleet::activate(tx, b"key of 11", 30.0, "grpc", T0));
     assert_eq!((kind, &text[..]), (Kind::Precondition, "No SuperNode found with the given public key."));
     assert_eq!(scene.refused(move |tx| fleet::unregister(tx, node, T0)).0, Kind::Precondition);

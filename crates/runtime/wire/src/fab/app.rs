@@ -1,5 +1,5 @@
-//! An app on its way into a bundle: read from a directory as `flwr build` does, or one without files whose parts Trellis has
-//! itself. Its ServerApp can be replaced, and keys can be added to its configuration; nothing else of it is changed.
+//! An app before it is bundled: read from a directory as `flwr build` does, or an app of Trellis without files. Its
+//! ServerApp can be replaced, and keys can be added to its configuration; nothing else changes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::proto;
 
-/// The largest bundle that is taken, as in Flower.
+/// Maximum size of a bundle, as in Flower.
 pub const MAX_BUNDLE_BYTES: usize = 10 << 20;
 /// Maximum number of files and directories in one bundle.
 pub const MAX_ENTRIES: usize = 10_000;
-/// Where a bundle tells about its own files.
+/// The directory of a bundle's manifest.
 const ABOUT: &str = ".info/";
 const COMPONENTS: &str = "tool.flwr.app.components";
 
@@ -32,15 +32,15 @@ pub struct App {
     files: Files,
 }
 
-/// The files of an app beside its `pyproject.toml`.
+/// The files of an app except `pyproject.toml`.
 #[derive(Debug, Clone)]
 enum Files {
     Unpacked(BTreeMap<String, Vec<u8>>),
-    /// Still in the bundle. Most bundles are sent unchanged, so the files are unpacked only to build another bundle.
+    /// Packed. Most bundles are sent unchanged, so files are unpacked only to build another bundle.
     Packed(Bytes),
 }
 
-/// A FAB, ready to be sent.
+/// A complete FAB.
 #[derive(Debug, Clone)]
 pub struct Bundle {
     pub metadata: FabMetadata,
@@ -54,7 +54,7 @@ impl App {
         let unreadable = |path: &Path, error| bad(format!("{} cannot be read: {error}", path.display()));
         let written = fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
         let mut project: Table = written.parse().map_err(|error| bad(format!("{}: {error}", path.display())))?;
-        // Where an app runs is no part of it.
+        // Federations are not part of an app.
         if let Some(flwr) = table_at(&mut project, "tool.flwr") {
             flwr.remove("federations");
         }
@@ -82,7 +82,7 @@ impl App {
         Ok(App { project, files: Files::Packed(Bytes::copy_from_slice(fab)) })
     }
 
-    /// An app without files: the ClientApp is part of our SuperNodes, as `trellis:mlp` is.
+    /// Makes an app without files, whose ClientApp is part of the SuperNode, like `trellis:mlp`.
     pub fn without_files(name: &str, version: &str, client_app: &str) -> App {
         let text = format!(
             "[build-system]\nrequires = ['hatchling']\nbuild-backend = 'hatchling.build'\n\
@@ -93,13 +93,13 @@ impl App {
         App { project: text.parse().expect("names of our own apps are plain"), files: Files::Unpacked(BTreeMap::new()) }
     }
 
-    /// Puts another ServerApp in the place of the app's own: that of Trellis, as a rule.
+    /// Replaces the app's ServerApp, usually with the native one.
     pub fn set_server_app(&mut self, reference: &str) {
         let components = table_at(&mut self.project, COMPONENTS).expect("it was checked when the app was read");
         components.insert("serverapp".to_owned(), reference.into());
     }
 
-    /// Whether the app has a file of signatures.
+    /// Returns whether the app has a signatures file.
     pub fn is_signed(&self) -> bool {
         match &self.files {
             Files::Unpacked(files) => files.contains_key(SIGNATURES_FILE),
@@ -108,7 +108,7 @@ impl App {
         }
     }
 
-    /// The app that signatures cover.
+    /// Removes the signatures file: the result is the app that the signatures cover.
     pub fn without_signatures(self) -> Result<App, BadFab> {
         let mut files = match self.files {
             Files::Unpacked(files) => files,
@@ -122,12 +122,12 @@ impl App {
         super::trains_natively(&self.project)
     }
 
-    /// The keys that a run may set, flattened, with their values.
+    /// Returns the configuration keys of the app with their defaults.
     pub fn config(&self) -> Config {
         config(&self.project).expect("it was checked when the app was read")
     }
 
-    /// Adds a key, which a run may then set. Official nodes refuse a run that sets a key which its app does not have.
+    /// Adds a configuration key. Official nodes refuse a run that sets a key which its app lacks.
     pub fn add_key(&mut self, key: &str, value: Value) {
         if table_at(&mut self.project, CONFIG).is_none() {
             let app = table_at(&mut self.project, "tool.flwr.app").expect("an app has a publisher in there");
@@ -164,7 +164,7 @@ impl App {
 }
 
 impl Bundle {
-    /// One that somebody else made, as it is.
+    /// Wraps an existing FAB without changes.
     pub fn of(fab: &[u8]) -> Result<Bundle, BadFab> {
         if fab.len() > MAX_BUNDLE_BYTES {
             return Err(bad(format!("it has {} bytes, and {MAX_BUNDLE_BYTES} are the limit", fab.len())));
@@ -176,8 +176,8 @@ impl Bundle {
     }
 }
 
-/// The files of a bundle, without its manifest, which the next bundle generates again. Counts bytes while unpacking,
-/// because the sizes in the archive may be wrong: memory use never exceeds the limit of a bundle.
+/// Unpacks the files of a bundle without its manifest, which the next bundle generates again. Counts bytes while
+/// unpacking, because the sizes in the archive may be wrong: memory use never exceeds the limit of a bundle.
 fn unpack(fab: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, BadFab> {
     let unreadable = |error: &dyn std::fmt::Display| bad(format!("it cannot be taken apart ({error})"));
     let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| unreadable(&error))?;
@@ -193,7 +193,7 @@ fn unpack(fab: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, BadFab> {
             continue;
         }
         let mut content = Vec::new();
-        // Reads one byte more than allowed, to distinguish a file that is too long from one that just fits.
+        // Reads one byte more than allowed, to detect a file that is too long.
         file.by_ref().take(left + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
         left = left
             .checked_sub(content.len() as u64)
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_without_files_is_whole() {
+    fn an_app_without_files_is_complete() {
         let bundle = App::without_files("mlp", "0.1.0", "trellis:mlp").bundle().unwrap();
         assert_eq!(bundle.metadata.id(), "trellis/mlp");
         let project = pyproject(&bundle.fab.content).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_unpacked_for_another_one_only_and_within_limits() {
+    fn a_bundle_is_unpacked_only_for_another_one_and_within_limits() {
         let sound = packed([("a/c.py".to_owned(), b"app = None\n".to_vec())]);
         let mut app = App::open(&sound).unwrap();
         app.add_key("lr", Value::Integer(1));
@@ -288,7 +288,7 @@ mod tests {
         assert!(bomb.len() < MAX_BUNDLE_BYTES / 100, "{}", bomb.len());
         let crowd = packed((0..MAX_ENTRIES).map(|number| (number.to_string(), Vec::new())));
         for (bundle, expected) in [(bomb, "unpacked it has more than"), (crowd, "it holds 10001 files")] {
-            // A bundle that is sent unchanged is not unpacked.
+            // An unchanged bundle is not unpacked.
             let app = App::open(&bundle).unwrap();
             let problem = app.bundle().unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_app_is_told() {
+    fn invalid_apps_are_refused() {
         let nowhere = App::read(Path::new("/nowhere/app")).unwrap_err().to_string();
         assert!(nowhere.contains("/nowhere/app/pyproject.toml cannot be read"), "{nowhere}");
         for (project, expected) in [

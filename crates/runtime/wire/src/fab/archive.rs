@@ -1,13 +1,13 @@
-//! The zip that a bundle is, to the byte as `flwr build` writes it: entries are stored, and all of one date. (A library for zips
-//! decides about versions and attributes itself, and would make another hash of the same files.)
+//! The zip archive of a bundle, byte for byte as `flwr build` writes it: stored entries with a fixed date. A zip
+//! library would choose other versions and attributes, which changes the hash.
 
-/// 1 October 2024, midnight, as zips count.
+/// 1 October 2024, midnight, in zip format.
 const DATE: u16 = ((2024 - 1980) << 9) | (10 << 5) | 1;
 const TIME: u16 = 0;
-/// What a reader must know: directories, at most.
+/// Required version: directories.
 const VERSION: u16 = 20;
 const MADE_ON_UNIX: u16 = 3 << 8;
-/// Readable and writable by its owner.
+/// Readable and writable by the owner.
 const ATTRIBUTES: u32 = 0o600 << 16;
 const NAME_IS_UTF8: u16 = 1 << 11;
 
@@ -48,7 +48,7 @@ impl Archive {
     }
 }
 
-/// The fields that the header of an entry and its place in the directory share.
+/// Returns the fields that the header of an entry and its directory record share.
 fn description(name: &str, content: &[u8]) -> Vec<u8> {
     let flags = if name.is_ascii() { 0 } else { NAME_IS_UTF8 };
     let length = (content.len() as u32).to_le_bytes();
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_read_what_was_written() {
+    fn a_zip_library_reads_the_archive() {
         let mut archive = Archive::default();
         archive.add("a.txt", b"hello");
         archive.add("d/\u{e4}.txt", b"");

@@ -1,4 +1,4 @@
-//! The configuration that an app brings along: `[tool.flwr.app.config]`, tables flattened, keys joined by dots.
+//! The configuration of an app: `[tool.flwr.app.config]` with flattened tables, keys joined by dots.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use super::{BadFab, bad, find};
 use crate::proto;
 use crate::proto::scalar::Scalar;
 
-/// Where an app keeps its configuration.
+/// The table of the configuration.
 pub const CONFIG: &str = "tool.flwr.app.config";
-/// Tables within tables of a configuration.
+/// Maximum nesting of tables.
 const MAX_DEPTH: usize = 64;
 
-/// A configuration by the names of its values, those of tables joined by dots.
+/// Configuration values by key; keys of nested tables are joined by dots.
 pub type Config = BTreeMap<String, proto::Scalar>;
 
-/// Every key that a run of the app has, with its value unless the run gives another.
+/// Returns all configuration keys with their defaults.
 pub fn config(project: &Table) -> Result<Config, BadFab> {
     let mut config = Config::new();
     match find(project, CONFIG) {
@@ -48,7 +48,7 @@ fn flatten(table: &Table, above: &str, depth: usize, config: &mut Config) -> Res
                 return Err(bad(why));
             }
         };
-        // Flower takes whichever comes last in the file; nobody can mean that.
+        // Flower uses the last one in the file, which is always a mistake.
         if config.insert(path.clone(), proto::Scalar { scalar: Some(scalar) }).is_some() {
             return Err(bad(format!("{path} is twice in [{CONFIG}]: as a key with a dot, and as a table")));
         }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flower_refuses_is_refused() {
+    fn invalid_configurations_are_refused_as_in_flower() {
         for (text, part) in [
             ("[tool.flwr.app.config]\nlist=[1]", "list in [tool.flwr.app.config] is of type array"),
             ("[tool.flwr.app.config]\na.day=2024-01-01", "a.day in [tool.flwr.app.config]"),

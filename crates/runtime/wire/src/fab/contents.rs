@@ -1,5 +1,5 @@
-//! Which files of a directory go into a bundle: the rules of `flwr build` since 1.28. What an app may not change stands in the
-//! lists here; what it may is in its `.gitignore` and in `fab-include` and `fab-exclude` of its `pyproject.toml`.
+//! Selects the files of a bundle by the rules of `flwr build` since 1.28: fixed lists here, and the app's `.gitignore`,
+//! `fab-include` and `fab-exclude`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::{BadFab, PYPROJECT, bad, find};
 
 const KINDS: &[&str] =
     &["**/*.py", "**/*.toml", "**/*.md", "**/*.yaml", "**/*.yml", "**/*.json", "**/*.jsonl", "/LICENSE"];
-/// `pyproject.toml` itself is written anew.
+/// `pyproject.toml` itself is generated.
 const NEVER: &[&str] = &[
     ".flwr/**",
     "**/__pycache__/**",
@@ -33,15 +33,15 @@ const NEVER: &[&str] = &[
     "env.bak/**",
     "venv.bak/**",
 ];
-/// Not looked into at the root of an app: nothing in there is part of it, and there may be a great deal.
+/// Directories at the root of an app that are not read: they may be large.
 const NOT_ENTERED: &[&str] = &[".flwr/", ".venv/", ".git/"];
-/// Directories within each other.
+/// Maximum nesting of directories.
 const MAX_DEPTH: usize = 10;
 
-/// The chosen files: path in the bundle, place on disk.
+/// The selected files: path in the bundle to path on disk.
 pub type Chosen = BTreeMap<String, PathBuf>;
 
-/// Chooses among the files below a directory.
+/// Selects files below a directory.
 pub fn choose(directory: &Path, project: &Table) -> Result<Chosen, BadFab> {
     let mut found = Chosen::new();
     let unreadable = |error| bad(format!("{} cannot be read: {error}", directory.display()));
@@ -58,18 +58,18 @@ pub fn choose(directory: &Path, project: &Table) -> Result<Chosen, BadFab> {
     if let Some(path) = found.keys().find(|path| path.matches('/').count() > MAX_DEPTH) {
         return Err(bad(format!("{path} is more than {MAX_DEPTH} directories deep")));
     }
-    for wish in [Wish::Include, Wish::Exclude] {
+    for wish in [Filter::Include, Filter::Exclude] {
         wish.apply(project, &mut found)?;
     }
     found.retain(|path, _| !never.has(path));
     Ok(found)
 }
 
-/// All files below a directory. Links are passed over: what they lead to may be anything.
+/// Collects all files below a directory. Skips symbolic links: they may lead anywhere.
 fn collect(directory: &Path, prefix: &str, found: &mut Chosen) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        // A name that is no text matches no pattern.
+        // A name that is not UTF-8 matches no pattern.
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
@@ -85,16 +85,16 @@ fn collect(directory: &Path, prefix: &str, found: &mut Chosen) -> io::Result<()>
     Ok(())
 }
 
-/// What the app itself says about its files, in `[tool.flwr.app]`.
+/// The app's own file filters in `[tool.flwr.app]`.
 #[derive(Clone, Copy, PartialEq)]
-enum Wish {
+enum Filter {
     Include,
     Exclude,
 }
 
-impl Wish {
+impl Filter {
     fn apply(self, project: &Table, found: &mut Chosen) -> Result<(), BadFab> {
-        let key = if self == Wish::Include { "fab-include" } else { "fab-exclude" };
+        let key = if self == Filter::Include { "fab-include" } else { "fab-exclude" };
         let wrong = |what: &str| bad(format!("{key} in [tool.flwr.app] {what}"));
         let patterns: Vec<&str> = match find(project, &format!("tool.flwr.app.{key}")) {
             None => return Ok(()),
@@ -104,13 +104,13 @@ impl Wish {
             }
             Some(_) => return Err(wrong("must be a list with at least one pattern")),
         };
-        // A pattern without a file is a mistake: of a letter, or of a kind that no bundle takes.
+        // A pattern that matches no file is a mistake: a typo, or a file type that bundles cannot contain.
         let alone = |pattern: &&&str| !found.keys().any(|path| Patterns::new([**pattern]).has(path));
         if let Some(pattern) = patterns.iter().find(alone) {
             return Err(wrong(&format!("has {pattern:?}, which matches no file that a bundle takes")));
         }
         let patterns = Patterns::new(patterns);
-        found.retain(|path, _| patterns.has(path) == (self == Wish::Include));
+        found.retain(|path, _| patterns.has(path) == (self == Filter::Include));
         Ok(())
     }
 }
@@ -150,7 +150,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_bundle_has_what_belongs_to_the_app() {
+    fn a_bundle_has_the_files_of_the_app() {
         let all = ["LICENSE", "README.md", "a.py", "app/client.py", "keep.json"];
         assert_eq!(chosen(FILES, "").unwrap(), all);
         assert_eq!(chosen(FILES, "fab-include = ['app/**', '*.md']").unwrap(), ["README.md", "app/client.py"]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_that_cannot_be_met_are_told() {
+    fn invalid_filters_are_refused() {
         for (app, expected) in [
             ("fab-include = []", "must be a list with at least one pattern"),
             ("fab-exclude = 'a'", "must be a list with at least one pattern"),

@@ -1,5 +1,5 @@
-//! Settings of native runs that name files on the machine where the SuperLink trains. Users who submit runs may only
-//! name files below the directory of models there. Pure: the code that uses a path checks symbolic links.
+//! Path settings of native runs on the SuperLink's machine. Submitted runs may only name paths below the models
+//! directory. Pure: the caller that opens a path checks symbolic links.
 
 use std::path::{Component, Path};
 
@@ -7,10 +7,10 @@ use super::Config;
 use crate::proto::Scalar;
 use crate::proto::scalar::Scalar::String as Text;
 
-/// The settings whose value is a path, or the id of a run.
+/// Settings whose value is a path or a run id.
 pub const PATH_SETTINGS: [&str; 3] = ["checkpoint-path", "resume", "initial-model"];
 
-/// A path outside the directory of models.
+/// A path outside the models directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{setting} = {path:?}: a run that is submitted to a SuperLink may only use paths below the SuperLink's directory of \
@@ -21,7 +21,7 @@ pub struct OutsideModels {
     pub path: String,
 }
 
-/// The non-empty path settings in `config`.
+/// Returns the non-empty path settings in `config`.
 pub fn path_settings(config: &Config) -> impl Iterator<Item = (&'static str, &str)> {
     PATH_SETTINGS.into_iter().filter_map(|setting| match config.get(setting) {
         Some(Scalar { scalar: Some(Text(path)) }) if !path.is_empty() => Some((setting, path.as_str())),
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_below_the_directory_of_models_pass() {
+    fn only_paths_below_the_models_directory_pass() {
         for good in ["1234", "1234@5", "1234/round-000005", "./first.npz", "mine/first.safetensors", "..first"] {
             assert_eq!(check_path("resume", good), Ok(()), "{good}");
         }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_texts_that_are_not_empty() {
+    fn path_settings_are_non_empty_strings() {
         let text = |text: &str| Scalar { scalar: Some(Text(text.to_owned())) };
         let switch = Scalar { scalar: Some(crate::proto::scalar::Scalar::Bool(true)) };
         let config =

@@ -1,13 +1,13 @@
-//! Patterns of paths, as `.gitignore` files have them and Flower reads them: `*`, `?`, `[a-z]`, `**`, `dir/`, `!again`. The
-//! last pattern that matches a path decides. Paths are relative, with `/` between their parts.
+//! `.gitignore` patterns as Flower reads them: `*`, `?`, `[a-z]`, `**`, `dir/`, `!again`. The last matching pattern
+//! decides. Paths are relative, with `/` as separator.
 
-/// Some patterns, in their order.
+/// Ordered patterns.
 #[derive(Debug, Default)]
 pub struct Patterns(Vec<Pattern>);
 
 #[derive(Debug)]
 struct Pattern {
-    /// Begins with `!`: takes back what an earlier one matched.
+    /// Starts with `!`: negates an earlier match.
     negated: bool,
     segments: Vec<Segment>,
 }
@@ -19,7 +19,7 @@ enum Segment {
     Glob(Vec<Glyph>),
 }
 
-/// What stands for a part of a name.
+/// An element of a name pattern.
 #[derive(Debug, Clone, PartialEq)]
 enum Glyph {
     Exactly(char),
@@ -33,7 +33,7 @@ impl Patterns {
         Patterns(lines.into_iter().filter_map(Pattern::parse).collect())
     }
 
-    /// Those of a `.gitignore` file. One that is no text has none.
+    /// Parses a `.gitignore` file. A file that is not UTF-8 has no patterns.
     pub fn of_file(content: &[u8]) -> Patterns {
         Patterns::new(str::from_utf8(content).unwrap_or_default().lines().map(str::trim))
     }
@@ -46,7 +46,7 @@ impl Patterns {
 }
 
 impl Pattern {
-    /// `None`: an empty line, a comment, or what git passes over too.
+    /// Parses a line. Returns `None` for an empty line, a comment, or an invalid pattern, which git ignores too.
     fn parse(line: &str) -> Option<Pattern> {
         let line = if line.ends_with("\\ ") { line } else { line.trim_end() };
         if line.is_empty() || line.starts_with('#') || line == "/" {
@@ -54,7 +54,7 @@ impl Pattern {
         }
         let (negated, line) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
         let (body, directory) = line.strip_suffix('/').map_or((line, false), |body| (body, true));
-        // A slash at the beginning or within ties a pattern to the root.
+        // A slash at the start or in the middle anchors a pattern at the root.
         let anchored = body.contains('/');
         let names = body.strip_prefix('/').unwrap_or(body).split('/');
         let mut segments: Vec<Segment> = Vec::new();
@@ -65,7 +65,7 @@ impl Pattern {
             segments.push(if name == "**" { Segment::Any } else { Segment::Glob(glob(name)?) });
         }
         if directory {
-            // Only what is below a directory is a match. `**/` is any directory.
+            // Matches only paths below a directory. `**/` is any directory.
             if segments.iter().all(|segment| *segment == Segment::Any) {
                 segments.push(Segment::Glob(vec![Glyph::Many]));
             }
@@ -76,7 +76,7 @@ impl Pattern {
     }
 }
 
-/// Whether the pattern is the path, or a directory that it is in.
+/// Returns whether the pattern matches the path or one of its parents.
 fn matches(pattern: &[Segment], path: &[&str]) -> bool {
     match pattern.split_first() {
         None => true,
@@ -109,7 +109,7 @@ impl Glyph {
     }
 }
 
-/// `None`: a bracket is not closed, or nothing follows a backslash.
+/// Parses a name pattern. Returns `None` for an unclosed bracket or a trailing backslash.
 fn glob(name: &str) -> Option<Vec<Glyph>> {
     let chars: Vec<char> = name.chars().collect();
     let mut glyphs = Vec::new();
@@ -117,7 +117,7 @@ fn glob(name: &str) -> Option<Vec<Glyph>> {
     while let Some((char, after)) = rest.split_first() {
         rest = after;
         glyphs.push(match char {
-            // Two are one: each would have to be tried at every place.
+            // Merge repeated stars: each would be tried at every position.
             '*' if glyphs.last() == Some(&Glyph::Many) => continue,
             '*' => Glyph::Many,
             '?' => Glyph::One,
@@ -129,7 +129,7 @@ fn glob(name: &str) -> Option<Vec<Glyph>> {
             '[' => {
                 let negated = matches!(rest.first(), Some('!' | '^'));
                 let inside = &rest[usize::from(negated)..];
-                // A bracket that closes at once is a member.
+                // A `]` right after the bracket is a member.
                 let end = 1 + inside.iter().skip(1).position(|char| *char == ']')?;
                 rest = &inside[end + 1..];
                 Glyph::Of { negated, ranges: ranges(&inside[..end]) }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_read_as_git_reads_them() {
+    fn patterns_match_as_in_git() {
         for (pattern, yes, no) in [
             ("*.py", &["a.py", "b/c/a.py", "a.py/below"][..], &["a.pyc", "py"][..]),
             ("**/*.md", &["README.md", "docs/a.md"], &["md"]),
@@ -182,8 +182,8 @@ mod tests {
             ("*", &["a", "a/b"], &[]),
         ] {
             let patterns = Patterns::new([pattern]);
-            yes.iter().for_each(|path| assert!(patterns.has(path), "{pattern} has {path}"));
-            no.iter().for_each(|path| assert!(!patterns.has(path), "{pattern} has not {path}"));
+            yes.iter().for_each(|path| assert!(patterns.has(path), "{pattern} matches {path}"));
+            no.iter().for_each(|path| assert!(!patterns.has(path), "{pattern} does not match {path}"));
         }
     }
 
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_text_has_no_patterns() {
+    fn a_file_that_is_not_utf8_has_no_patterns() {
         assert!(!Patterns::of_file(b"\xff*\n").has("a"));
     }
 }

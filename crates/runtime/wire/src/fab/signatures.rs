@@ -1,8 +1,8 @@
-//! Signatures of an app, by Ed25519 keys.
+//! Ed25519 signatures of apps.
 //!
-//! A signature covers the bytes of a bundle, so the bundle cannot hold it. The signatures are a file of the app's directory
-//! all the same: any tool that packs the app (`flwr run` too) then delivers them. The SuperLink takes the file out of the
-//! bundle (`detach`) and serves the rest, which is what was signed, with Flower's `verifications`.
+//! A signature covers the bytes of a bundle, so the bundle cannot contain it. The signatures are nevertheless a file in
+//! the app's directory, so that every tool that packs the app delivers them, including `flwr run`. The SuperLink
+//! removes the file from the bundle (`detach`) and serves the rest, which was signed, with Flower's `verifications`.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -17,15 +17,16 @@ use trellis_digest::sha256;
 
 use super::{App, BadFab, Bundle, bad};
 
-/// The file of signatures in the directory of an app.
+/// The signatures file in the directory of an app.
 pub const SIGNATURES_FILE: &str = "app-signatures.toml";
-/// Key in Flower's `verifications` that is not a signature. A non-empty value says that the SuperLink serves signatures.
+/// Key in Flower's `verifications` that is not a signature. A non-empty value says that the SuperLink serves
+/// signatures.
 pub const VALID_LICENSE: &str = "valid_license";
 const MAX_FILE_BYTES: u64 = 64 << 10;
 const HEAD: &str =
     "# Signatures of this app, written by `trellis app sign`. Any change of the app makes them invalid.\n";
 
-/// Without `=` at the end, as Flower writes it. Flower's decoder accepts both.
+/// Without padding, as Flower writes it. Flower's decoder accepts both.
 const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -44,7 +45,7 @@ impl Signature {
         Signature { signature: BASE64_URL.encode(key.sign(&signed_bytes(bundle, signed_at))), signed_at }
     }
 
-    /// Whether the owner of the key signed this bundle.
+    /// Returns whether the owner of the key signed this bundle.
     pub fn verify(&self, public_key: &[u8], bundle: &[u8]) -> bool {
         let Ok(signature) = BASE64_URL.decode(&self.signature) else { return false };
         UnparsedPublicKey::new(&ED25519, public_key).verify(&signed_bytes(bundle, self.signed_at), &signature).is_ok()
@@ -55,7 +56,7 @@ fn signed_bytes(bundle: &[u8], signed_at: u64) -> Vec<u8> {
     [signed_at.to_be_bytes().as_slice(), &sha256(bundle)].concat()
 }
 
-/// Signatures by the names of the signers.
+/// Signatures by signer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signatures(pub BTreeMap<String, Signature>);
 
@@ -69,19 +70,19 @@ impl Signatures {
         Ok(Signatures(entries))
     }
 
-    /// The text of the file.
+    /// Returns the content of the signatures file.
     pub fn to_text(&self) -> String {
         format!("{HEAD}{}", toml::to_string(&self.0).expect("texts and numbers are TOML"))
     }
 
-    /// The entries of Flower's `verifications`.
+    /// Returns the entries of Flower's `verifications`.
     pub fn to_verifications(&self) -> BTreeMap<String, String> {
         let json = |signature| serde_json::to_string(signature).expect("texts and numbers are JSON");
         self.0.iter().map(|(name, signature)| (name.clone(), json(signature))).collect()
     }
 }
 
-/// Separates a bundle from its signatures. `None`: it has none, and is served as it is.
+/// Separates a bundle from its signatures. Returns `None` for an unsigned bundle, which is served unchanged.
 pub fn detach(fab: &[u8]) -> Result<Option<(Bundle, Signatures)>, BadFab> {
     let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| bad(format!("not a zip ({error})")))?;
     let Ok(file) = archive.by_name(SIGNATURES_FILE) else { return Ok(None) };
@@ -107,7 +108,7 @@ mod tests {
         [tool.flwr.app.components]\nserverapp='a.s:app'\nclientapp='a.c:app'\n";
 
     #[test]
-    fn the_bundle_of_a_signed_directory_becomes_the_signed_bundle() {
+    fn detaching_restores_the_signed_bundle() {
         let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("pyproject.toml"), PROJECT).unwrap();
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_holds_no_signatures_is_refused() {
+    fn an_invalid_signatures_file_is_refused() {
         let entry = "signature = 'x'\nsigned_at = 1\n";
         assert!(Signatures::parse(&format!("[ada]\n{entry}")).is_ok());
         for (text, part) in [

@@ -1,11 +1,11 @@
-//! A table as TOML text, to the byte as `flwr build` writes it: the same app makes the same bundle, with the same hash,
-//! whoever builds it. (Dates and times, which no app has had yet, are written as they stand in the file.)
+//! Writes a table as TOML, byte for byte as `flwr build` does: the same app always has the same bundle and hash. Dates
+//! and times, which no known app uses, keep their spelling.
 
 use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-/// Beyond this, arrays of tables are not written in one line each.
+/// Longer arrays of tables are not written in one line.
 const MAX_LINE_CHARS: usize = 100;
 const INDENT: &str = "    ";
 
@@ -15,7 +15,7 @@ pub fn write(table: &Table) -> String {
     text
 }
 
-/// A table with the plain values first, then the tables in it.
+/// Writes the plain values of a table, then its subtables.
 fn write_table(text: &mut String, table: &Table, name: &str, of_array: bool) {
     let mut plain = Vec::new();
     let mut tables: Vec<(&String, &Table, bool)> = Vec::new();
@@ -49,7 +49,7 @@ fn write_table(text: &mut String, table: &Table, name: &str, of_array: bool) {
     }
 }
 
-/// The items, if they are tables and one of them is too long for a line.
+/// Returns the items if they are tables and one of them is too long for a line.
 fn wide_tables(items: &[Value]) -> Option<Vec<&Table>> {
     let tables: Vec<&Table> = items.iter().map(Value::as_table).collect::<Option<_>>()?;
     let fits = |table: &&Table| {
@@ -84,7 +84,7 @@ fn inline(table: &Table) -> String {
     format!("{{ {} }}", pairs.join(", "))
 }
 
-/// As Python writes a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
+/// Formats a float as Python does: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
 fn float(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "nan".to_owned() } else { format!("{value}") };
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_that_of_flower() {
+    fn the_text_equals_that_of_flower() {
         let given = r#"
 top = 1
 [project]
@@ -155,7 +155,7 @@ long = "012345678901234567890123456789012345678901234567890123456789012345678901
 [[tool.many]]
 nested = [[1, 2], [3]]
 "#;
-        // Made with tomli_w 1.2, which `flwr build` uses.
+        // Generated with tomli_w 1.2, which `flwr build` uses.
         let expected = r#"top = 1
 
 [project]

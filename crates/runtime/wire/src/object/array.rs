@@ -1,4 +1,4 @@
-//! Arrays and the chunks their data is cut into. What the data bytes mean (`stype`) is not looked at.
+//! Arrays and their chunks. The format of the data (`stype`) is not interpreted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,14 +10,14 @@ use super::error::{Malformed, ObjectError};
 use super::header::ObjectKind;
 use super::{decode_kind, encode, json, object_id};
 
-/// Data is cut into chunks of this size; the last one may be shorter.
+/// Size of all chunks except the last one.
 pub const MAX_CHUNK_BYTES: usize = 5 * 1024 * 1024;
-/// An array has no more chunks: 5 TiB of data.
+/// Maximum number of chunks of an array: 5 TiB of data.
 pub const MAX_ARRAY_CHUNKS: usize = 1024 * 1024;
-/// What numpy allows.
+/// Limit of numpy.
 pub const MAX_ARRAY_DIMENSIONS: usize = 64;
 
-/// A piece of the data of one or many arrays.
+/// A piece of array data. Arrays with equal pieces share the chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayChunk {
     pub data: Bytes,
@@ -28,7 +28,7 @@ impl ArrayChunk {
         encode(ObjectKind::ArrayChunk, &[], &self.data)
     }
 
-    /// The data is a view into the object, not a copy.
+    /// Decodes a chunk. The data is a slice of the object.
     pub fn decode(object: &Bytes) -> Result<Self, ObjectError> {
         let (children, data) = decode_kind(object, ObjectKind::ArrayChunk)?;
         refuse_children(ObjectKind::ArrayChunk, &children)?;
@@ -36,29 +36,29 @@ impl ArrayChunk {
     }
 }
 
-/// The description of an array, its data given as a list of chunks.
+/// The metadata of an array and the list of its chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
     pub dtype: String,
     pub shape: Vec<u64>,
     pub stype: String,
-    /// In the order of the data; equal pieces of data are the same chunk.
+    /// In data order; equal pieces are the same chunk.
     pub chunks: Vec<ObjectId>,
 }
 
-/// The body, field by field in the order in which Python writes it.
+/// The fields in the order in which Python writes them.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
     dtype: String,
     shape: Vec<u64>,
     stype: String,
-    /// Positions in the header's list of children.
+    /// Indexes into the children in the header.
     arraychunk_ids: Vec<u32>,
 }
 
 impl Array {
-    /// Cuts the data into chunks. Gives the array and the chunk objects that belong to it, each once.
+    /// Splits data into chunks. Returns the array and its distinct chunk objects.
     pub fn from_data(dtype: &str, shape: &[u64], stype: &str, data: &[u8]) -> (Self, Vec<(ObjectId, Bytes)>) {
         let mut seen = HashSet::new();
         let mut objects = Vec::new();
@@ -115,7 +115,7 @@ impl Array {
 }
 
 fn parse_body(body: &[u8]) -> Result<Body, ObjectError> {
-    // serde would also take a list of the values, which Python does not.
+    // serde would also accept a list of the values, which Python does not.
     if body.first() != Some(&b'{') {
         return Err(Malformed::body(ObjectKind::Array, "not a JSON object"));
     }

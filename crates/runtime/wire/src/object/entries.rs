@@ -1,8 +1,8 @@
-//! Named values in the order in which they were added, each name once: what a Python dict is to Flower's records.
+//! Named values in insertion order with unique names, like the Python dict of Flower's records.
 
 use std::collections::HashSet;
 
-/// An ordered list of named values. Order matters: it decides the bytes, and so the id, of the record.
+/// An ordered list of named values. The order determines the bytes of the record, and so its id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entries<V>(Vec<(String, V)>);
 
@@ -27,7 +27,7 @@ impl<V> Entries<V> {
         self.0.iter_mut().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Sets a value: in the place of one that has the name already, else at the end.
+    /// Replaces the value of a name, or appends a new name.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<V>) {
         let (name, value) = (name.into(), value.into());
         match self.get_mut(&name) {
@@ -36,7 +36,7 @@ impl<V> Entries<V> {
         }
     }
 
-    /// As [`Entries::insert`], to build entries in one expression.
+    /// Like [`Entries::insert`], for use in an expression.
     pub fn with(mut self, name: impl Into<String>, value: impl Into<V>) -> Self {
         self.insert(name, value);
         self

@@ -1,16 +1,16 @@
-//! Why an object was refused. Which reply code that becomes is for the front end to say.
+//! Errors of objects. The front end maps them to reply codes.
 
 use trellis_core::id::ObjectId;
 
 use super::header::{MAX_HEADER_BYTES, ObjectKind};
 
-/// An object that cannot be accepted. The two cases are answered differently on the wire.
+/// Why an object is refused. The two cases have different answers on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// These are not the bytes that the id names, whatever they are.
+    /// The bytes do not have the expected id.
     #[error("object {expected} was expected, but the content is that of {actual}")]
     HashMismatch { expected: ObjectId, actual: ObjectId },
-    /// The bytes are not an object.
+    /// The bytes are not a valid object.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }

@@ -1,7 +1,7 @@
 //! The header of an object: `<kind> <child ids, comma separated> <body length>`, ended by a NUL byte.
 //!
-//! Read strictly: what no official encoder writes (signs, leading zeros, upper-case ids, a child named twice) is
-//! refused, so that a header has exactly one spelling.
+//! The parser is strict: it refuses everything that no official encoder writes (signs, leading zeros, upper-case ids,
+//! repeated children), so that a header has exactly one spelling.
 
 use std::fmt;
 use std::io::Write as _;
@@ -11,15 +11,15 @@ use trellis_core::id::ObjectId;
 
 use super::error::{Malformed, ObjectError};
 
-/// A header, its NUL included, is never longer. Room for about 129,000 children.
+/// Maximum length of a header with its NUL: about 129,000 children.
 pub const MAX_HEADER_BYTES: usize = 8 * 1024 * 1024;
 
 /// Hexadecimal digits of an id.
 const ID_DIGITS: usize = 64;
-/// What an unknown kind may take up in an error.
+/// Maximum length of an unknown kind in an error.
 const SHOWN_KIND_CHARS: usize = 32;
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ObjectKind {
     ArrayChunk,
@@ -72,17 +72,17 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// What an object says of itself before its body.
+/// The header of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     pub kind: ObjectKind,
-    /// Each child once, in the order of their first mention in the body.
+    /// Distinct children in the order of their first mention in the body.
     pub children: Vec<ObjectId>,
     pub body_bytes: u64,
 }
 
 impl Header {
-    /// Reads the bytes before the NUL.
+    /// Parses the bytes before the NUL.
     pub fn parse(header: &[u8]) -> Result<Self, ObjectError> {
         Ok(Self::read(header)?)
     }
@@ -101,7 +101,7 @@ impl Header {
         Ok(Self { kind: kind.parse()?, children: parse_children(children)?, body_bytes: parse_length(body_bytes)? })
     }
 
-    /// The bytes before the NUL.
+    /// Encodes the bytes before the NUL.
     pub fn encode(&self) -> Vec<u8> {
         let mut header = Vec::with_capacity(encoded_len(self.children.len()));
         write(&mut header, self.kind, &self.children, self.body_bytes);
@@ -109,8 +109,8 @@ impl Header {
         header
     }
 
-    /// Reads the header off the first bytes of an object and says how long it is, its NUL included.
-    /// `None`: the NUL is yet to come.
+    /// Parses the header from the first bytes of an object. Returns the header and its length with the NUL, or `None`
+    /// if the NUL is missing so far.
     pub fn split(prefix: &[u8]) -> Result<Option<(Self, usize)>, ObjectError> {
         let searched = &prefix[..prefix.len().min(MAX_HEADER_BYTES)];
         match searched.iter().position(|&byte| byte == 0) {
@@ -130,7 +130,7 @@ impl Header {
     }
 }
 
-/// Room for a header with that many children: the longest kind, two spaces, the longest length and the NUL.
+/// Upper bound of the length of a header: the longest kind, two spaces, the longest length and the NUL.
 pub(super) fn encoded_len(children: usize) -> usize {
     12 + 2 + children * (ID_DIGITS + 1) + 20 + 1
 }

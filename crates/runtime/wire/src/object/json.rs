@@ -1,13 +1,13 @@
-//! JSON with the spelling of Python's `json.dumps`: a space after each comma and colon, and ASCII only.
+//! JSON as Python's `json.dumps` writes it: a space after each comma and colon, and ASCII only.
 //!
-//! The spelling is part of an object's id, so it may not drift by a byte.
+//! An object's id depends on every byte of it.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The bytes that Python would write. Only for values that cannot fail: strings, numbers, lists and string-keyed maps.
+/// Serialises a value as Python does. Only for infallible values: strings, numbers, lists and maps with string keys.
 pub(super) fn to_vec<T: Serialize>(value: &T) -> Vec<u8> {
     let mut out = Vec::new();
     value.serialize(&mut Serializer::with_formatter(&mut out, Python)).expect("plain values are always valid JSON");
@@ -29,7 +29,7 @@ impl Formatter for Python {
         out.write_all(b": ")
     }
 
-    /// Quotes, backslashes and control characters never get here: serde_json spells those as Python does.
+    /// Gets no quotes, backslashes and control characters: serde_json writes those as Python does.
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, mut text: &str) -> io::Result<()> {
         while let Some(at) = text.find(|character: char| !(' '..='~').contains(&character)) {
             let (plain, rest) = text.split_at(at);
@@ -48,7 +48,7 @@ fn separate<W: ?Sized + Write>(out: &mut W, first: bool) -> io::Result<()> {
     if first { Ok(()) } else { out.write_all(b", ") }
 }
 
-/// As UTF-16 code units, so that a character beyond the first 65,536 becomes a surrogate pair.
+/// Writes UTF-16 code units: a character above U+FFFF becomes a surrogate pair.
 fn write_escaped<W: ?Sized + Write>(out: &mut W, character: char) -> io::Result<()> {
     for unit in character.encode_utf16(&mut [0; 2]) {
         write!(out, "\\u{unit:04x}")?;

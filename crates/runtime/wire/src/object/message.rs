@@ -9,10 +9,10 @@ use super::header::ObjectKind;
 use super::{decode_kind, encode};
 use crate::proto;
 
-/// A message as it is stored: what it is about, and either its content (a RecordDict object) or an error.
+/// A message: its metadata, and either its content (a RecordDict object) or an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Its `message_id` is not part of the object: ignored by `encode`, empty after `decode`.
+    /// `message_id` is not part of the object: `encode` ignores it, `decode` leaves it empty.
     pub metadata: proto::Metadata,
     pub payload: Payload,
 }

@@ -1,4 +1,4 @@
-//! The records that only name other objects: ArrayRecord (names of arrays) and RecordDict (names of records).
+//! Records of references: ArrayRecord (named arrays) and RecordDict (named records).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::error::{Malformed, ObjectError};
 use super::header::ObjectKind;
 use super::{decode_kind, encode, json};
 
-/// Named arrays, as the ids of their objects: a model.
+/// Object ids of named arrays: a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ArrayRecord(pub Entries<ObjectId>);
 
@@ -28,7 +28,7 @@ impl ArrayRecord {
     }
 }
 
-/// Named records, as the ids of their objects: the content of a message.
+/// Object ids of named records: the content of a message.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RecordDict(pub Entries<ObjectId>);
 
@@ -53,7 +53,7 @@ fn decode_names(kind: ObjectKind, object: &Bytes) -> Result<Entries<ObjectId>, O
     let Read(names) = serde_json::from_slice(&body).map_err(|why| Malformed::body(kind, why))?;
     let names = Entries::new(names).map_err(|why| Malformed::body(kind, why))?;
     let named: HashSet<_> = names.iter().map(|(_, id)| *id).collect();
-    // The header names no child twice, so equal sizes and one inclusion make the sets equal.
+    // The children in the header are distinct, so equal sizes and one inclusion make the sets equal.
     if named.len() != children.len() || !children.iter().all(|child| named.contains(child)) {
         return Err(Malformed::body(kind, "the ids named are not the children"));
     }

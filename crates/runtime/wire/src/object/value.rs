@@ -1,7 +1,7 @@
-//! The records that hold plain values: ConfigRecord and MetricRecord.
+//! Records of plain values: ConfigRecord and MetricRecord.
 //!
-//! The conversions into values choose the wire type that Python chooses, since the choice is part of the id: an
-//! integer is signed unless it is too large for that, and an empty list has the first list type of its record.
+//! The conversions choose the same wire types as Python, because the type is part of the id: an integer is signed
+//! unless it is too large, and an empty list has the first list type of its record.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -16,7 +16,7 @@ use crate::proto::{self, BoolList, BytesList, DoubleList, SintList, StringList, 
 pub type ConfigValue = proto::config_record_value::Value;
 pub type MetricValue = proto::metric_record_value::Value;
 
-/// Settings: scalars, texts, bytes and lists of them.
+/// Settings: scalars, strings, bytes and lists of them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ConfigRecord(pub Entries<ConfigValue>);
 
@@ -36,7 +36,7 @@ macro_rules! value_record {
                 encode(ObjectKind::$record, &[], &body.encode_to_vec())
             }
 
-            /// Byte strings in it are views into the object, not copies.
+            /// Decodes a record. Byte strings are slices of the object.
             pub fn decode(object: &Bytes) -> Result<Self, ObjectError> {
                 let kind = ObjectKind::$record;
                 let (children, body) = decode_kind(object, kind)?;

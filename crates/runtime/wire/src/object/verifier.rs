@@ -1,4 +1,4 @@
-//! Checks an object while it arrives, so that no part of its body has to be kept for the check.
+//! Verifies an object while it arrives, without buffering its body.
 
 use std::mem;
 
@@ -8,7 +8,7 @@ use trellis_digest::Sha256;
 use super::error::{Malformed, ObjectError};
 use super::header::{Header, MAX_HEADER_BYTES};
 
-/// Takes the bytes of one object in pieces of any size and says in the end whether they are that object.
+/// Checks the bytes of one object in pieces of any size.
 pub struct Verifier {
     expected: ObjectId,
     hash: Sha256,
@@ -16,7 +16,7 @@ pub struct Verifier {
 }
 
 enum Progress {
-    /// What has come of the header, without its NUL.
+    /// The header so far, without its NUL.
     Header(Vec<u8>),
     Body {
         header: Header,
@@ -30,8 +30,8 @@ impl Verifier {
         Self { expected, hash: Sha256::default(), progress: Progress::Header(Vec::new()) }
     }
 
-    /// Takes the next bytes. An error means that the object is malformed whatever else comes; one who still wants to
-    /// know whether it is at least what its name says may ignore the error, go on, and ask [`Verifier::finish`].
+    /// Processes the next bytes. An error means that the object is malformed. The caller may continue after an error to
+    /// learn from [`Verifier::finish`] whether the bytes match the id.
     pub fn update(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
         self.hash.update(bytes);
         self.progress = mem::replace(&mut self.progress, Progress::Header(Vec::new())).advance(bytes);
@@ -41,7 +41,7 @@ impl Verifier {
         }
     }
 
-    /// No more bytes come. The hash is judged before the form, as the official server does.
+    /// Ends the object. Checks the hash before the form, as the official server does.
     pub fn finish(self) -> Result<Header, ObjectError> {
         let actual = ObjectId::new(self.hash.finish());
         if actual != self.expected {
@@ -67,7 +67,7 @@ impl Progress {
         }
     }
 
-    /// Looks for the NUL in the new bytes only: a long header in small pieces must not be searched again and again.
+    /// Searches for the NUL only in the new bytes: a long header in small pieces must not be scanned repeatedly.
     fn read_header(mut head: Vec<u8>, bytes: &[u8]) -> Result<Self, Malformed> {
         let room = MAX_HEADER_BYTES - head.len();
         let searched = &bytes[..bytes.len().min(room)];
@@ -90,10 +90,10 @@ impl Progress {
     }
 }
 
-/// Checks an object that is there as a whole.
+/// Verifies a complete object.
 pub fn verify(expected: ObjectId, object: &[u8]) -> Result<Header, ObjectError> {
     let mut verifier = Verifier::new(expected);
-    // A malformed object may also have the wrong hash, which counts for more: finish() tells.
+    // A malformed object may also have the wrong hash, which takes precedence: finish() decides.
     let _ = verifier.update(object);
     verifier.finish()
 }

@@ -1,20 +1,20 @@
-//! An array as it travels: a description, and its data in the form that the description names.
+//! An array as sent: metadata, and its data in the format that the metadata names.
 
 use bytes::Bytes;
 
 use super::npy::{self, NpyError};
 use super::tensor::Tensor;
 
-/// The form of data that numpy arrays have: a `.npy` file.
+/// The data format of numpy arrays: a `.npy` file.
 pub const NUMPY: &str = "numpy.ndarray";
 
-/// Data that is only passed on keeps its bytes, whatever they are; [`Array::tensor`] reads them as numbers.
+/// Data is kept as bytes; [`Array::tensor`] parses them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    /// What Python calls the type of the elements; said again, and in earnest, within the data.
+    /// Python's name of the element type. The data contains the authoritative type.
     pub dtype: String,
     pub shape: Vec<u64>,
-    /// The form of the data, [`NUMPY`] as a rule.
+    /// The format of the data, usually [`NUMPY`].
     pub stype: String,
     pub data: Bytes,
 }

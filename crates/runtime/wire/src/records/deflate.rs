@@ -1,4 +1,4 @@
-//! From records to objects.
+//! Converts records to objects.
 
 use std::collections::HashSet;
 
@@ -9,16 +9,16 @@ use super::{Array, Record, Records};
 use crate::object::{self, Entries, object_id};
 use crate::proto::ObjectTree;
 
-/// Objects and how they hang together.
+/// Objects and their tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deflated {
     pub id: ObjectId,
     pub tree: ObjectTree,
-    /// Each object once, children before their parents.
+    /// Distinct objects, children before parents.
     pub objects: Vec<(ObjectId, Bytes)>,
 }
 
-/// The objects that records are as the content of a message; the root is their RecordDict.
+/// Encodes records as the content of a message; the root is their RecordDict.
 pub fn deflate(records: &Records) -> Deflated {
     let mut deflation = Deflation::default();
     let children = records.iter().map(|(name, record)| (name, deflation.record(record))).collect();
@@ -65,7 +65,7 @@ impl Deflation {
         (id, tree(id, Vec::new()))
     }
 
-    /// A record that names its children. In the tree each child stands once, as in the header.
+    /// Encodes a record with named children. The tree has each child once, like the header.
     fn parent(&mut self, named: Vec<(&String, Child)>, encode: impl FnOnce(Entries<ObjectId>) -> Bytes) -> Child {
         let mut seen = HashSet::with_capacity(named.len());
         let mut names = Vec::with_capacity(named.len());

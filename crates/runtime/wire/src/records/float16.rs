@@ -1,17 +1,16 @@
-//! The two floating-point types of 16 bits, which Rust does not have. They are for keeping numbers, not for counting with
-//! them: arithmetic happens in `f32`.
+//! The two 16-bit floating-point types, which Rust lacks. For storage only: arithmetic uses `f32`.
 
 /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct F16(pub u16);
 
-/// The upper half of an `f32`.
+/// bfloat16: the upper half of an `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bf16(pub u16);
 
-/// 2^-24, the smallest number above zero.
+/// 2^-24, the smallest positive number.
 const SMALLEST_F16: f32 = 1.0 / 16_777_216.0;
-/// What separates the exponents of both types, at the place where `f32` has its exponent.
+/// Difference of the exponent biases, at the position of the exponent of `f32`.
 const REBIAS: u32 = (127 - 15) << 23;
 const INFINITE_F16: u16 = 0x7c00;
 
@@ -27,17 +26,17 @@ impl F16 {
         f32::from_bits(sign | magnitude)
     }
 
-    /// The nearest one, of two equally near ones the even one.
+    /// Rounds to the nearest value, ties to even.
     pub fn from_f32(number: f32) -> Self {
         let bits = number.to_bits();
         let sign = (bits >> 16) as u16 & 0x8000;
         let magnitude = bits & 0x7fff_ffff;
         let rest = if magnitude > 0x7f80_0000 {
-            // Not a number: its upper bits stay, and one that says so if they are all zero.
+            // NaN: keep the upper bits, and set a bit if they are all zero.
             let fraction = (magnitude >> 13) as u16 & 0x3ff;
             INFINITE_F16 | if fraction == 0 { 1 } else { fraction }
         } else if magnitude < 0x3880_0000 {
-            // Below 2^-14 they lie evenly, 2^-24 apart; adding a number whose last place is that much rounds to them.
+            // Values below 2^-14 are 2^-24 apart; adding a number whose last place is 2^-24 rounds to them.
             let aligned = f32::from_bits(magnitude) + 0.5;
             (aligned.to_bits() - 0.5f32.to_bits()) as u16
         } else {
@@ -54,7 +53,7 @@ impl Bf16 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 
-    /// The nearest one, of two equally near ones the even one.
+    /// Rounds to the nearest value, ties to even.
     pub fn from_f32(number: f32) -> Self {
         let bits = number.to_bits();
         if number.is_nan() {
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_half_survives_the_way_there_and_back() {
+    fn every_half_round_trips() {
         for bits in 0..=u16::MAX {
             let there = F16(bits).to_f32();
             assert_eq!(F16::from_f32(there), F16(bits), "{bits:04x} {there}");

@@ -1,4 +1,4 @@
-//! From objects to records.
+//! Converts objects to records.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use trellis_core::id::ObjectId;
 use super::{Array, Arrays, Record, Records};
 use crate::object::{self, Entries, Object, ObjectError, ObjectKind};
 
-/// Records with more array data than this are refused. A few objects can name the same chunk very often, so the size of
-/// the objects does not bound it.
+/// Maximum array data of records. Few objects can refer to one chunk very often, so the size of the objects is no
+/// limit.
 pub const MAX_INFLATED_BYTES: usize = 16 * 1024 * 1024 * 1024;
 
-/// Why an object could not be had.
+/// Why an object could not be fetched.
 pub type FetchError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Gives the bytes of an object, which are those that its id names.
+/// Returns the bytes of an object, verified against its id.
 pub type Fetch<'a> = dyn FnMut(ObjectId) -> Result<Bytes, FetchError> + 'a;
 
 #[derive(Debug, thiserror::Error)]
 pub enum InflateError {
-    /// The place where objects are kept is at fault, not the content.
+    /// The source failed, not the content.
     #[error("object {id} could not be fetched")]
     Fetch {
         id: ObjectId,
@@ -39,7 +39,7 @@ pub enum InflateError {
     TooLarge,
 }
 
-/// Reads the content of a message. `root` is the RecordDict, or the message itself.
+/// Reads the content of a message. `root` is the RecordDict or the message.
 pub fn inflate(root: ObjectId, fetch: &mut Fetch<'_>) -> Result<Records, InflateError> {
     let mut inflation = Inflation { fetch, room: MAX_INFLATED_BYTES };
     match inflation.object(root)? {
@@ -56,7 +56,7 @@ pub fn inflate(root: ObjectId, fetch: &mut Fetch<'_>) -> Result<Records, Inflate
 
 struct Inflation<'a, 'f> {
     fetch: &'a mut Fetch<'f>,
-    /// Bytes of array data that may still come.
+    /// Remaining limit of array data.
     room: usize,
 }
 
@@ -95,14 +95,14 @@ impl Inflation<'_, '_> {
     fn array(&mut self, described: object::Array) -> Result<Array, InflateError> {
         let object::Array { dtype, shape, stype, chunks } = described;
         let data = match chunks[..] {
-            // The usual case needs no copy.
+            // One chunk needs no copy.
             [only] => self.chunk(only, 1)?,
             _ => self.joined(&chunks)?,
         };
         Ok(Array { dtype, shape, stype, data })
     }
 
-    /// A chunk that is named often is fetched once, and counted as often as it is named before it is copied.
+    /// Joins chunks. Fetches a repeated chunk once, and counts all repetitions before it copies.
     fn joined(&mut self, chunks: &[ObjectId]) -> Result<Bytes, InflateError> {
         let mut mentions: HashMap<ObjectId, usize> = HashMap::new();
         for id in chunks {

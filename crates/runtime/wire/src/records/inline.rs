@@ -1,11 +1,11 @@
-//! Records as one protobuf message that holds everything: how the state in a Context travels and is kept.
+//! Records as one protobuf message: the format of the state in a Context.
 
 use super::{Array, Arrays, Record, Records};
 use crate::object::{ConfigRecord, Entries, MetricRecord, RepeatedName};
 use crate::proto;
 use crate::proto::record_dict::item::Value;
 
-/// What cannot be said in the other form.
+/// Why records cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InlineError {
     #[error("{0:?} has no value")]

@@ -1,7 +1,7 @@
-//! The `.npy` format, as numpy reads and writes it: a header that is a Python literal, then the elements.
+//! The `.npy` format of numpy: a header that is a Python literal, then the elements.
 //!
-//! Written is version 1.0, byte for byte as numpy 2 does. Read is whatever numpy writes for numbers: any version,
-//! little- and big-endian, the order of C and of Fortran. Pickled objects are never looked into.
+//! Writes version 1.0, byte for byte as numpy 2. Reads all numeric arrays that numpy writes: any version, little- and
+//! big-endian, C and Fortran order. Does not read pickled objects.
 
 use bytes::Bytes;
 
@@ -9,12 +9,12 @@ use super::tensor::{Dtype, Tensor, Values, count};
 use crate::object::MAX_ARRAY_DIMENSIONS;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// The data begins at a multiple of this.
+/// The data starts at a multiple of this.
 const ALIGNMENT: usize = 64;
-/// numpy leaves room for the first length of the shape to grow to so many digits.
+/// numpy reserves space for the first length of the shape to grow to so many digits.
 const GROWTH_DIGITS: usize = 21;
 
-/// Why the data of an array cannot be read as numbers.
+/// Why the data of an array is not numeric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NpyError {
     #[error("the data is of the form {0:?}, and only numpy.ndarray can be read")]
@@ -36,7 +36,7 @@ pub(super) fn write(tensor: &Tensor) -> Bytes {
     file.into()
 }
 
-/// What stands before the elements in a `.npy` file of little-endian data in the order of C.
+/// Returns the `.npy` header of little-endian data in C order.
 pub fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let descr = dtype.descr();
     let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
@@ -46,7 +46,7 @@ pub fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     };
     let growth = lengths.first().map_or(0, |length| GROWTH_DIGITS - length.len());
     let literal = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple}, }}{:growth$}", "");
-    // Magic, version, two bytes of length, the literal, a newline; numpy pads by a whole block rather than not at all.
+    // Magic, version, two bytes of length, the literal, a newline. numpy pads with a whole block instead of none.
     let unpadded = MAGIC.len() + 4 + literal.len() + 1;
     let padding = ALIGNMENT - unpadded % ALIGNMENT;
     let length = u16::try_from(literal.len() + padding + 1).expect("64 dimensions fit");
@@ -60,23 +60,23 @@ pub fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     file
 }
 
-/// What a `.npy` file says of its elements before they begin.
+/// The parsed header of a `.npy` file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NpyHead {
     pub dtype: Dtype,
     pub shape: Vec<usize>,
     pub big_endian: bool,
-    /// The first index runs fastest.
+    /// Fortran order.
     pub fortran_order: bool,
-    /// Where the elements begin, in bytes.
+    /// Offset of the elements in bytes.
     pub data_offset: usize,
-    /// Bytes of all elements.
+    /// Size of all elements in bytes.
     pub data_bytes: usize,
 }
 
 impl NpyHead {
-    /// Reads the beginning of a file; `None`: it ends within the header. `dtype` is what the array says of itself: the only
-    /// way to know a bfloat16.
+    /// Parses the start of a file. Returns `None` if it ends within the header. `dtype` is the array's own metadata:
+    /// the only way to recognise bfloat16.
     pub fn read(beginning: &[u8], dtype: &str) -> Result<Option<Self>, NpyError> {
         let Some((literal, data_offset)) = split(beginning)? else { return Ok(None) };
         let Literal { descr, fortran_order, shape } =
@@ -87,7 +87,7 @@ impl NpyHead {
         Ok(Some(Self { dtype, shape, big_endian, fortran_order, data_offset, data_bytes }))
     }
 
-    /// Whether the elements are as this machine's memory would have them: little-endian, in the order of C.
+    /// Returns whether the elements have the memory layout of this program: little-endian, C order.
     pub fn is_plain(&self) -> bool {
         let turns = self.shape.iter().filter(|&&length| length > 1).count() > 1;
         let is_swapped = self.big_endian && self.dtype.bytes() > 1;
@@ -108,7 +108,7 @@ pub(super) fn read(file: &[u8], dtype: &str) -> Result<Tensor, NpyError> {
     Ok(Tensor::new(head.shape, values).expect("the length was checked"))
 }
 
-/// The header's literal, and where the elements begin; `None`: there is more to come.
+/// Returns the header's literal and the offset of the elements, or `None` if the header is incomplete.
 fn split(file: &[u8]) -> Result<Option<(&str, usize)>, NpyError> {
     if !file.starts_with(&MAGIC[..file.len().min(MAGIC.len())]) {
         return Err(NpyError::Form("it does not begin like one"));
@@ -145,7 +145,7 @@ struct Literal {
 }
 
 impl Literal {
-    /// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`, the keys in any order.
+    /// Parses `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`, with keys in any order.
     fn parse(literal: &str) -> Option<Self> {
         let mut rest = literal.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);

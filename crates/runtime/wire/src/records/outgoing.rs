@@ -1,4 +1,4 @@
-//! Messages to send: their objects, their id, and the form that goes over the wire. What time it is, is an argument.
+//! Outgoing messages: objects, id and wire format. The time is an argument.
 
 use bytes::Bytes;
 use trellis_core::id::ObjectId;
@@ -9,17 +9,17 @@ use crate::error_reply::{ErrorCode, error_message};
 use crate::object::{Message, Payload, object_id};
 use crate::proto;
 
-/// A message with everything that it consists of.
+/// A message with all its objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outgoing {
-    /// As it goes over the wire: with its id, its content empty but present.
+    /// The wire message: with its id, and with empty content.
     pub message: proto::Message,
     pub tree: proto::ObjectTree,
-    /// Each object once, children before their parents; the last one is the message itself.
+    /// Distinct objects, children before parents; the last one is the message itself.
     pub objects: Vec<(ObjectId, Bytes)>,
 }
 
-/// A message with content. An id in the metadata given is not looked at.
+/// Makes a message with content. Ignores the id in `metadata`.
 pub fn message(metadata: proto::Metadata, records: &Records) -> Outgoing {
     let Deflated { id: content, tree: content_tree, mut objects } = deflate(records);
     let message = Message { metadata, payload: Payload::Content(content) };
@@ -40,8 +40,8 @@ pub fn error_reply(instruction: &proto::Metadata, created_at_s: f64, code: Error
     Outgoing { message, tree: tree(id, Vec::new()), objects: vec![(id, object)] }
 }
 
-/// What a reply says of itself: it goes back to the sender, and lives exactly until the instruction would expire. One that
-/// claims to live longer is dropped by an official SuperLink, without a word.
+/// Makes the metadata of a reply: it goes back to the sender and expires with the instruction. An official SuperLink
+/// silently drops a reply that expires later.
 pub fn reply_metadata(instruction: &proto::Metadata, created_at_s: f64) -> proto::Metadata {
     proto::Metadata {
         run_id: instruction.run_id,

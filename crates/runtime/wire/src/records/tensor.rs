@@ -1,8 +1,8 @@
-//! Numbers in a shape: what an array means. The last index runs fastest, as in C.
+//! Tensors: numbers with a shape, in C order.
 
 use super::float16::{Bf16, F16};
 
-/// A shape that does not belong to the number of values.
+/// The shape does not match the number of values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{values} values do not fill the shape {shape:?}")]
 pub struct ShapeMismatch {
@@ -42,7 +42,8 @@ impl Tensor {
     }
 }
 
-/// The number of elements; `None` if no machine can hold so many. As numpy has it, a zero does not excuse the rest.
+/// Returns the number of elements, or `None` on overflow. As in numpy, a zero does not hide an overflow of the other
+/// lengths.
 pub(super) fn count(shape: &[usize]) -> Option<usize> {
     shape.iter().filter(|&&length| length != 0).try_fold(1usize, |product, &length| product.checked_mul(length))?;
     Some(shape.iter().product())
@@ -59,12 +60,12 @@ macro_rules! element_types {
         impl Dtype {
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// As Python says it.
+            /// The name in Python.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $python,)+ }
             }
 
-            /// As a `.npy` file says it, of little-endian data.
+            /// The name in a `.npy` file of little-endian data.
             pub const fn descr(self) -> &'static str {
                 match self { $(Self::$name => $descr,)+ }
             }
@@ -89,17 +90,17 @@ macro_rules! element_types {
                 match self { $(Self::$name(values) => values.len(),)+ }
             }
 
-            /// Appends the elements as a model keeps them.
+            /// Appends the elements in little-endian order.
             pub fn write_little_endian(&self, out: &mut Vec<u8>) {
                 match self { $(Self::$name(values) => write_all(values, out),)+ }
             }
 
-            /// `bytes` are whole elements.
+            /// Reads whole elements from `bytes`.
             pub(super) fn read(dtype: Dtype, bytes: &[u8], big_endian: bool) -> Self {
                 match dtype { $(Dtype::$name => Self::$name(read_all(bytes, big_endian)),)+ }
             }
 
-            /// From the order of Fortran, where the first index runs fastest, to that of C.
+            /// Converts from Fortran order to C order.
             pub(super) fn reorder_from_fortran(self, shape: &[usize]) -> Self {
                 match self { $(Self::$name(values) => Self::$name(transposed(&values, shape)),)+ }
             }
@@ -126,7 +127,7 @@ element_types! {
     U32 u32, "uint32", "<u4";
     U64 u64, "uint64", "<u8";
     F16 F16, "float16", "<f2";
-    // numpy has no such type: the package that adds it (ml_dtypes) writes two bytes of unknown meaning.
+    // numpy lacks this type: the package that adds it (ml_dtypes) writes two bytes of an opaque type.
     Bf16 Bf16, "bfloat16", "<V2";
     F32 f32, "float32", "<f4";
     F64 f64, "float64", "<f8";
@@ -137,7 +138,7 @@ impl Values {
         self.len() == 0
     }
 
-    /// Floating-point values as `f32`, the larger ones rounded; `None` for integers and truth values.
+    /// Converts floating-point values to `f32`, with rounding. Returns `None` for integers and booleans.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         Some(match self {
             Self::F32(values) => values.clone(),
@@ -149,7 +150,7 @@ impl Values {
     }
 }
 
-/// One element in its bytes.
+/// The bytes of one element.
 trait Element: Copy {
     fn from_bytes(bytes: &[u8], big_endian: bool) -> Self;
     fn append(self, out: &mut Vec<u8>);

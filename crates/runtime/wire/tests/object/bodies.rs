@@ -1,4 +1,4 @@
-//! Typed objects: what is written is read, and bodies that mean nothing are refused.
+//! Typed objects: encoding round-trips, and invalid bodies are refused.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use trellis_wire::proto;
 use crate::{id, malformed};
 
 #[test]
-fn each_decoder_takes_its_own_kind_only() {
+fn each_decoder_accepts_only_its_kind() {
     for kind in ObjectKind::ALL {
         let object = encode(kind, &[], b"");
         let refusals = [
@@ -44,7 +44,7 @@ fn an_object_must_be_whole() {
     assert_eq!(malformed(Object::decode(&longer)), Malformed::BodyTooLong { announced: 3 });
 }
 
-/// Refused, and because of the body.
+/// Checks that the object is refused because of its body.
 fn check_refused(kind: ObjectKind, children: &[ObjectId], body: &[u8], because: &str) {
     match malformed(Object::decode(&encode(kind, children, body))) {
         Malformed::Body { kind: found, reason } if found == kind => {
@@ -55,7 +55,7 @@ fn check_refused(kind: ObjectKind, children: &[ObjectId], body: &[u8], because: 
 }
 
 #[test]
-fn kinds_without_children_have_none() {
+fn kinds_without_children_refuse_children() {
     for kind in [ObjectKind::ArrayChunk, ObjectKind::ConfigRecord, ObjectKind::MetricRecord] {
         check_refused(kind, &[id(1)], b"", "children");
     }

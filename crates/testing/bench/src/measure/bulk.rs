@@ -1,4 +1,4 @@
-//! A round with a large model: throughput, and the memory it takes and gives back.
+//! A round with a large model: throughput and memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::round::{Stage, lossy, unpaced};
 use super::{MB, Outcome, Watch};
 use crate::Failure;
-use crate::line::Transport;
+use crate::client::Transport;
 use crate::process;
 use crate::superlink::SuperLink;
 use crate::table::{Better, Cell, Metric, Target};
 
 const MEMORY_POLL: Duration = Duration::from_millis(50);
-/// How long after the run its memory must be back.
-const AFTERWARDS: Duration = Duration::from_secs(10);
+/// Time after the run at which memory must be released.
+const RELEASE_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub struct Bulk {
@@ -33,7 +33,7 @@ impl Bulk {
             Transport::Grpc => Target::Factor { memory: Some(1.0), database: Some(5.0) },
             Transport::Http => Target::None,
         };
-        // Caches and allocator slack may stay, but less than a single copy of the model.
+        // Caches and allocator slack may stay, but less than one copy of the model.
         let less_than_one_model = Target::AtMost(self.model_bytes as f64 / MB);
         vec![
             Metric::new("wall s", Better::Lower, promised),
@@ -55,12 +55,12 @@ impl Bulk {
         let spent = watch.stop(server)?;
         observer.abort();
 
-        // The instruction goes up once and down to every node; every reply goes up and down.
+        // The instruction is uploaded once and downloaded by every node; every reply is uploaded and downloaded.
         let replies: u64 = stage.replies.iter().map(|model| model.bytes()).sum();
         let moved = stage.instruction.bytes() * (1 + self.nodes as u64) + 2 * replies;
         let errors = stage.tally.errors();
         let _heartbeats = stage.finish().await?;
-        tokio::time::sleep(AFTERWARDS).await;
+        tokio::time::sleep(RELEASE_TIME).await;
         let after = server.memory()?;
 
         let mb = |bytes: u64| bytes as f64 / MB;

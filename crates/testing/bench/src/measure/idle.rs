@@ -1,4 +1,4 @@
-//! What a fleet with nothing to do costs: every node polls and sends heartbeats at the official pace.
+//! The cost of an idle fleet: every node polls and sends heartbeats at the official pace.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use super::{MB, Outcome, Spent, Watch};
 use crate::Failure;
 use crate::call::Tally;
+use crate::client::Transport;
 use crate::fleet::{self, Pulse};
-use crate::line::Transport;
 use crate::pacing::Jitter;
 use crate::process;
 use crate::serverapp;
@@ -18,14 +18,14 @@ use crate::stats::Samples;
 use crate::superlink::SuperLink;
 use crate::table::{Better, Cell, Metric, Target};
 
-/// First polls and heartbeats are spread over one heartbeat interval, so that no wave remains of the start.
+/// First polls and heartbeats are spread over one heartbeat interval to avoid a wave after the start.
 const SPREAD: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(5);
-/// No longer than this, however long polls are held.
-const LONGEST: Duration = Duration::from_secs(150);
+/// Maximum time of a measurement, even if polls are held longer.
+const MAX_OBSERVATION: Duration = Duration::from_secs(150);
 const LIST_LIMIT: Duration = Duration::from_secs(20);
 const SECOND: Duration = Duration::from_secs(1);
-/// Beyond either of these a server does not keep up: its CPU is no longer the price of the fleet.
+/// Above either limit a server is overloaded: its CPU time is not comparable.
 const OVERLOAD_HEARTBEAT_MS: f64 = 1000.0;
 const OVERLOAD_FAILED_SHARE: f64 = 0.01;
 
@@ -58,12 +58,12 @@ impl Idle {
         ]
     }
 
-    /// Lets the time pass; longer where polls are held, until every node has had an answer and asked again, for that
-    /// is part of what a held poll costs.
+    /// Waits for the measurement time. If polls are held, waits until every node got an answer and polled again,
+    /// because that is part of the cost of a held poll.
     async fn observe(&self, pulse: &Pulse) {
         let began = Instant::now();
         tokio::time::sleep(self.duration).await;
-        while pulse.polls.load(Ordering::Relaxed) < self.nodes && began.elapsed() < LONGEST {
+        while pulse.polls.load(Ordering::Relaxed) < self.nodes && began.elapsed() < MAX_OBSERVATION {
             tokio::time::sleep(SECOND).await;
         }
     }
@@ -138,10 +138,10 @@ impl Idle {
     }
 }
 
-/// What came of a fleet at rest.
+/// The observations of an idle fleet.
 struct Seen {
     polls: usize,
-    /// Milliseconds each.
+    /// In milliseconds.
     heartbeats: Samples,
     failed: u64,
     resident_bytes: u64,
@@ -150,7 +150,7 @@ struct Seen {
     registered_per_s: f64,
 }
 
-/// As the server itself has it: one that holds its nodes should also be able to list them.
+/// Asks the server for its online nodes: a server that holds its nodes should also be able to list them.
 async fn online_nodes(server: &SuperLink) -> Result<usize, Failure> {
     let nodes = tokio::time::timeout(LIST_LIMIT, serverapp::list_nodes(&server.addresses)).await??;
     Ok(nodes.iter().filter(|node| node.status == "online").count())

@@ -1,4 +1,4 @@
-//! The measurements: what each one does to a server and which numbers come out.
+//! The measurements: the load on a server and the resulting metrics.
 
 pub mod bulk;
 pub mod idle;
@@ -8,13 +8,13 @@ pub mod round;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::line::Transport;
+use crate::client::Transport;
 use crate::superlink::{Contender, SuperLink};
 use crate::table::{Cell, Metric};
 
 pub const MB: f64 = 1e6;
 
-/// One measurement with its sizes. Every one gets a fresh server.
+/// One measurement with its sizes. Each gets a new server.
 #[derive(Clone)]
 pub enum Measurement {
     Requests(requests::Requests),
@@ -23,11 +23,11 @@ pub enum Measurement {
     Bulk(bulk::Bulk),
 }
 
-/// The numbers, in the order of the metrics, and what is worth saying about them.
+/// The values of the metrics, in order, and notes.
 pub struct Outcome {
     pub cells: Vec<Cell>,
     pub notes: Vec<String>,
-    /// Whether all that was asked for was done.
+    /// All requested work was done.
     pub complete: bool,
 }
 
@@ -41,7 +41,7 @@ impl Measurement {
         }
     }
 
-    /// The title in a word or two.
+    /// The title in a few words.
     pub fn label(&self) -> String {
         match self {
             Measurement::Requests(_) => "requests".to_owned(),
@@ -51,7 +51,7 @@ impl Measurement {
         }
     }
 
-    /// What is promised depends on the transport, for so do the originals.
+    /// Returns the metrics. Targets depend on the transport, because the original does.
     pub fn metrics(&self, transport: Transport) -> Vec<Metric> {
         match self {
             Measurement::Requests(requests) => requests.metrics(transport),
@@ -61,8 +61,8 @@ impl Measurement {
         }
     }
 
-    /// How often the original may try for a complete outcome. With its database it loses a large reply now and then,
-    /// and there would be nothing to compare with.
+    /// Returns the number of attempts to get a complete outcome. The original with its database sometimes loses a large
+    /// reply, and then there is nothing to compare with.
     pub fn attempts(&self, contender: Contender) -> usize {
         match (self, contender) {
             (Measurement::Bulk(_), Contender::Memory | Contender::Database) => 3,
@@ -89,7 +89,7 @@ impl Measurement {
     }
 }
 
-/// The server's (and the generator's) CPU time and the wall time from here on.
+/// Measures CPU time of server and generator, and wall time.
 pub struct Watch {
     began: Instant,
     server: Duration,

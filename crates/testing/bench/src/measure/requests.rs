@@ -1,4 +1,4 @@
-//! What one request costs: a mix of calls that every server answers at once, as many in flight as asked for.
+//! The cost of one request: a mix of calls that every server answers at once, with a fixed number in flight.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use super::{Outcome, Spent, Watch};
 use crate::Failure;
 use crate::call::{CallError, Tally};
+use crate::client::Transport;
 use crate::fleet;
-use crate::line::Transport;
 use crate::node::SimNode;
 use crate::payload::{Beside, Envelope, Model};
 use crate::serverapp::ServerApp;
@@ -22,7 +22,7 @@ const MODEL_BYTES: usize = 1024;
 
 #[derive(Clone)]
 pub struct Requests {
-    /// Each caller goes through these in turn, starting at its own place.
+    /// Each caller cycles through these calls from its own offset.
     pub mix: Vec<Call>,
     pub in_flight: usize,
     pub warm_up: Duration,
@@ -47,7 +47,7 @@ impl Call {
     }
 }
 
-/// Milliseconds per answered call, by the place of the call in the mix.
+/// Latencies in milliseconds, by position of the call in the mix.
 type Latencies = Vec<Samples>;
 
 impl Requests {
@@ -117,7 +117,7 @@ impl Requests {
         Outcome { cells, notes, complete: true }
     }
 
-    /// Every node calls without pause until the time is over.
+    /// Every node calls without a pause until the time is over.
     async fn drive(
         &self,
         nodes: &[Arc<SimNode>],
@@ -135,7 +135,7 @@ impl Requests {
                 while Instant::now() < until {
                     let place = turn % mix.len();
                     let began = Instant::now();
-                    // A failure is in the tally.
+                    // The tally counts failures.
                     if call(&node, mix[place], run_id, &object_id).await.is_ok() {
                         latencies_ms[place].add(began.elapsed().as_secs_f64() * 1e3);
                     }

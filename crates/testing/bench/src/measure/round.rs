@@ -1,7 +1,7 @@
-//! One round of training without the training: an instruction to every node, a reply from every node.
+//! One round without training: an instruction to every node, a reply from every node.
 //!
-//! Paced: nodes and ServerApp wait as the official ones do. Unpaced: wherever an official component would sleep and
-//! poll, a signal inside the generator stands in, so that the time is the server's alone.
+//! Paced: nodes and ServerApp wait as the official ones do. Unpaced: a signal inside the generator replaces every sleep
+//! of an official component, so that only the server takes time.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use trellis_core::id::NodeId;
 use super::{Outcome, Spent, Watch};
 use crate::Failure;
 use crate::call::{CallError, Tally};
+use crate::client::Transport;
 use crate::fleet::{self, Pulse};
-use crate::line::Transport;
 use crate::node::SimNode;
-use crate::pacing::{Jitter, POLL_PAUSE};
+use crate::pacing::{Jitter, POLL_INTERVAL};
 use crate::payload::{Beside, Envelope, Model};
 use crate::serverapp::ServerApp;
 use crate::stats::Samples;
@@ -25,19 +25,19 @@ use crate::table::{Better, Cell, Metric, Target};
 
 const MODEL_BYTES: usize = 1024;
 const HEARTBEAT_SPREAD: Duration = Duration::from_secs(20);
-/// A round that takes longer is not repeated, nor run at official pacing: pauses of 3 s hardly matter in it.
+/// A slower round is neither repeated nor run at official pacing: pauses of 3 s hardly matter in it.
 const SLOW_ROUND: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
 pub struct Round {
     pub nodes: usize,
-    /// Unpaced rounds one after the other, unless they are slow; their median counts.
+    /// Number of unpaced rounds, unless they are slow; the median counts.
     pub repeats: usize,
-    /// After this long a round is over, and what has not arrived is lost.
+    /// Time limit of a round. Missing replies are lost.
     pub limit: Duration,
 }
 
-/// The two ends of a round and what they send.
+/// The participants of a round and their messages.
 pub struct Stage {
     pub app: ServerApp,
     pub nodes: Vec<Arc<SimNode>>,
@@ -49,7 +49,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Connects everybody and prepares every object, before any clock starts.
+    /// Connects all participants and prepares all objects before the measurement.
     pub async fn set_up(server: &SuperLink, nodes: usize, model_bytes: usize) -> Result<Self, Failure> {
         let tally = Arc::new(Tally::default());
         let (instruction, replies) = tokio::task::spawn_blocking(move || {
@@ -71,24 +71,24 @@ impl Stage {
         self.nodes.iter().map(to).collect()
     }
 
-    /// Ends the run, but leaves the nodes connected.
+    /// Finishes the run and keeps the nodes connected.
     pub async fn finish(self) -> Result<JoinSet<()>, Failure> {
         self.app.finish().await?;
         Ok(self.heartbeats)
     }
 }
 
-/// Seconds from the first push until: instructions are pushed, all nodes have answered, all replies are collected.
+/// Seconds from the first push until instructions are pushed, all nodes have answered, and all replies are collected.
 pub struct Phases {
     pub pushed_s: f64,
     pub answered_s: f64,
     pub collected_s: f64,
     pub lost: usize,
-    /// The limit ended it, although nobody had given up.
+    /// The time limit ended the round although no node had given up.
     pub cut_off: bool,
 }
 
-/// A round without any waiting: push, then all nodes at once, then collect.
+/// A round without waiting: push, then all nodes at once, then collect.
 pub async fn unpaced(stage: &Stage, group_id: &str, limit: Duration) -> Result<Phases, Failure> {
     let envelopes = stage.envelopes(group_id);
     let began = Instant::now();
@@ -121,21 +121,21 @@ pub async fn unpaced(stage: &Stage, group_id: &str, limit: Duration) -> Result<P
     Ok(Phases { pushed_s, answered_s, collected_s: elapsed_s(), lost, cut_off })
 }
 
-/// A round as official components would have it: nodes already poll, the ServerApp polls when replies are missing.
+/// A round at official pacing: nodes poll, and the ServerApp polls while replies are missing.
 async fn paced(stage: &Stage, group_id: &str, limit: Duration) -> Phases {
     let gave_up: Arc<Mutex<HashSet<u64>>> = Arc::default();
     let mut loops = JoinSet::new();
     for (node, model) in stage.nodes.iter().cloned().zip(stage.replies.iter().cloned()) {
         let (pulse, gave_up, mut jitter) = (stage.pulse.clone(), gave_up.clone(), Jitter::new(node.id));
         loops.spawn(async move {
-            tokio::time::sleep(jitter.duration_below(POLL_PAUSE)).await;
+            tokio::time::sleep(jitter.duration_below(POLL_INTERVAL)).await;
             let delivery = fleet::wait_for_message(&node, &pulse).await;
             if node.answer(&delivery, &model).await.is_err() {
                 gave_up.lock().expect("no panic while counting").insert(node.id);
             }
         });
     }
-    tokio::time::sleep(POLL_PAUSE).await;
+    tokio::time::sleep(POLL_INTERVAL).await;
 
     let envelopes = stage.envelopes(group_id);
     let began = Instant::now();
@@ -150,18 +150,16 @@ async fn paced(stage: &Stage, group_id: &str, limit: Duration) -> Phases {
     Phases { pushed_s, answered_s: collected_s, collected_s, lost: nodes - received, cut_off }
 }
 
-/// Which messages the server took. None, if it failed or took too long: then the round is lost, and a failure is in the
-/// tally.
+/// Pushes messages and returns the accepted ones. Returns none if the push failed or took too long: the round is lost,
+/// and the tally counts the failure.
 async fn push(stage: &Stage, envelopes: &[Envelope], until: Instant) -> HashSet<String> {
     let pushing = stage.app.push(envelopes, &stage.instruction);
     tokio::time::timeout_at(until.into(), pushing).await.map(Result::unwrap_or_default).unwrap_or_default()
 }
 
-/// Collects replies as the official send-and-receive loop does, until as many as can be expected are there or time is
-/// over. Returns how many came from nodes.
-///
-/// A reply whose node gave up half-way is left alone. An official ServerApp would try for two hours to get its
-/// missing objects; it is lost either way, and the others should be counted.
+/// Collects replies as the official send-and-receive loop does, until no more can be expected or the time is over.
+/// Returns the number of replies from nodes. Ignores a reply whose node gave up half-way: an official ServerApp would
+/// wait two hours for its objects, and it is lost either way.
 async fn collect(
     app: &ServerApp,
     mut missing: HashSet<String>,
@@ -172,13 +170,13 @@ async fn collect(
     let mut received = 0;
     while received < expected() && !missing.is_empty() && Instant::now() < until {
         let step = collect_some(app, &mut missing, &is_whole, &mut received);
-        // A failure is in the tally; the loop of the ServerApp ends with it.
+        // The tally counts the failure; the loop of the ServerApp ends with it.
         match tokio::time::timeout_at(until.into(), step).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => break,
         }
         if received < expected() && !missing.is_empty() {
-            tokio::time::sleep(POLL_PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     received
@@ -194,7 +192,7 @@ async fn collect_some(
         let from = reply.sender();
         if is_whole(from) {
             app.receive(&reply).await?;
-            // Errors that the server made up (node offline, message expired) come from the server itself.
+            // The server itself sends error replies (node offline, message expired).
             *received += usize::from(from != NodeId::SUPERLINK.0);
         }
         missing.remove(reply.answers());
@@ -215,7 +213,7 @@ impl Round {
         };
         vec![
             Metric::new("wall s", Better::Lower, Target::None),
-            // The promise is judged by this, for a server that sheds half of its messages is done early.
+            // The target uses this metric, because a server that drops half of its messages finishes early.
             Metric::new("replies per second", Better::Higher, promised),
             Metric::new("server CPU s", Better::Lower, Target::None),
             Metric::new("wall s at official pacing", Better::Lower, Target::None),
@@ -269,7 +267,7 @@ impl Round {
         Outcome { cells, notes, complete: lost_in_all == 0 }
     }
 
-    /// Replies per second. Of a round that was cut off no more is known than that all would have taken longer.
+    /// Returns replies per second. For a round that was cut off, this is only an upper bound.
     fn rate(&self, wall_s: f64, lost: f64, cut_off: bool) -> Cell {
         if cut_off {
             return Cell::Below(self.nodes as f64 / wall_s);
@@ -288,8 +286,8 @@ impl Phases {
     }
 }
 
-/// A round that lost some replies did less work, so its numbers are still good for a ratio. Not so if it lost most of
-/// them, or ran into its limit: then they say more about the limit.
+/// A round that lost some replies did less work, and its values are still comparable. If it lost most replies or
+/// reached its limit, the values only reflect the limit.
 pub fn lossy(value: f64, lost: usize, of: usize, limit: Duration) -> Cell {
     let remark = || format!("{lost} of {of} lost");
     match lost {
@@ -304,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_told_and_great_losses_are_not_compared() {
+    fn losses_are_reported_and_large_losses_are_not_compared() {
         let limit = Duration::from_secs(90);
         let remark = |text: &str| text.to_owned();
         assert_eq!(lossy(5.0, 0, 10, limit), Cell::Number(5.0));

@@ -1,4 +1,4 @@
-//! One process that is a container: started in its namespaces, told to end, and commands beside it.
+//! One container as a process: starts it in its namespaces, signals it, and runs commands in it.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
@@ -12,21 +12,21 @@ use tokio::process::{Child, Command};
 use super::command::run;
 use super::plan::Plan;
 
-/// Until there is a first process in the container.
+/// Timeout for the first process of the container.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Harnesses find processes of a test by it.
+/// Test harnesses find processes of a test by this variable.
 const MARK: &str = "LC_MARK_OF_TRELLIS_TEST";
-/// As shells and Kubernetes count signals.
+/// Exit codes of signals, as in shells and Kubernetes.
 const SIGNAL_CODES: i32 = 128;
 
 pub(super) struct Running {
-    /// Of the process that waits for the container's first one, and takes it along when it ends.
+    /// PID of the supervising process, which ends the container when it ends.
     outer: u32,
     plan: Plan,
 }
 
 impl Running {
-    /// `network` is a process in the pod's network namespace; what the container writes is appended to the log.
+    /// `network`: a process in the network namespace of the pod. Output is appended to the log.
     pub fn start(mut plan: Plan, network: u32, scratch: &Path, log: &Path) -> Result<(Child, Running), String> {
         std::fs::create_dir_all(scratch).map_err(|why| format!("{}: {why}", scratch.display()))?;
         let log = OpenOptions::new()
@@ -60,7 +60,7 @@ impl Running {
         Ok((child, Running { outer, plan }))
     }
 
-    /// The first process of the container, as this machine counts.
+    /// PID of the first process of the container, on this machine.
     async fn first(&self) -> Option<i32> {
         let outer = self.outer;
         loop {
@@ -78,7 +78,7 @@ impl Running {
         }
     }
 
-    /// A command beside the program, as the same user.
+    /// Runs a command in the container, as the same user.
     pub async fn execute(&self, argv: &[String]) -> Result<(), String> {
         let first = self.first().await.ok_or("the container does not run")?.to_string();
         let script = format!("exec {}", self.plan.program(argv));

@@ -1,4 +1,4 @@
-//! Names of services for pods that ask a name server: what the file of names says, as answers to queries. Pure.
+//! Answers DNS queries from the hosts file with names of services. Pure.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -6,15 +6,15 @@ use std::net::Ipv4Addr;
 const HEADER_BYTES: usize = 12;
 const ADDRESS: u16 = 1;
 const TTL_S: u32 = 2;
-/// An answer of whoever knows best, to somebody who may ask further here.
+/// Flags of an authoritative answer that offers recursion.
 const ANSWERED: u16 = 0x8580;
 const NO_SUCH_NAME: u16 = 3;
-/// A pointer to the name in the question.
+/// A pointer to the name of the question.
 const SAME_NAME: u16 = 0xc000 | HEADER_BYTES as u16;
 
 pub(super) type Table = BTreeMap<String, Vec<Ipv4Addr>>;
 
-/// From lines of a file of names.
+/// Parses lines of a hosts file.
 pub(super) fn table(hosts: &str) -> Table {
     let mut table = Table::new();
     for line in hosts.lines() {
@@ -27,7 +27,7 @@ pub(super) fn table(hosts: &str) -> Table {
     table
 }
 
-/// `None` for what is not a question about one name.
+/// `None`: not a query for one name.
 pub(super) fn answer(query: &[u8], table: &Table) -> Option<Vec<u8>> {
     let (name, end) = name_of(query)?;
     let kind = u16::from_be_bytes([*query.get(end)?, *query.get(end + 1)?]);
@@ -52,7 +52,7 @@ pub(super) fn answer(query: &[u8], table: &Table) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// In small letters, and where in the query it ends.
+/// The name in lower case, and its end in the query.
 fn name_of(query: &[u8]) -> Option<(String, usize)> {
     if query.get(4..6)? != 1_u16.to_be_bytes() {
         return None;
@@ -90,7 +90,7 @@ mod tests {
         let found = answer(&query("Pool.A.svc", ADDRESS), &table).expect("an answer");
         assert_eq!(found[..8], [7, 9, 0x85, 0x80, 0, 1, 0, 2]);
         assert_eq!(found[found.len() - 4..], [10, 1, 0, 2]);
-        // Of another kind there is nothing, but the name is there: nobody need look elsewhere.
+        // The name exists without records of this type, so that clients search no further.
         let other = answer(&query("pool", 28), &table).expect("an answer");
         assert_eq!(other[2..8], [0x85, 0x80, 0, 1, 0, 0]);
         let none = answer(&query("pool.a.svc.cluster.local", ADDRESS), &table).expect("an answer");

@@ -1,16 +1,16 @@
-//! `$(NAME)` in commands, arguments, paths and variables, and where the values of variables come from. Pure.
+//! Expands `$(NAME)` in commands, arguments, paths and variables, and resolves the sources of variables. Pure.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, Secret};
 
-/// What a container can ask of the cluster. An error says what is not there.
+/// Objects that variables refer to. An error names a missing one.
 pub(super) trait Cluster {
     fn secret(&self, namespace: &str, name: &str) -> Option<Secret>;
     fn config_map(&self, namespace: &str, name: &str) -> Option<ConfigMap>;
 }
 
-/// Names that are not known stay as they are; `$$` is one `$`.
+/// Unknown names stay; `$$` is a literal `$`.
 pub(super) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
     let mut expanded = String::new();
     let mut rest = text;
@@ -34,7 +34,7 @@ pub(super) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
     expanded + rest
 }
 
-/// The variables that the container's specification gives it. `pod` has its address already.
+/// Variables of a container. `pod` has its address already.
 pub(super) fn variables(
     pod: &Pod,
     container: &Container,
@@ -120,7 +120,7 @@ fn found(value: Option<String>, optional: Option<bool>, missing: &str) -> Result
     if value.is_none() && optional != Some(true) { Err(missing.to_owned()) } else { Ok(value) }
 }
 
-/// What the downward API says of a pod.
+/// A field of the downward API.
 pub(super) fn field(pod: &Pod, wanted: &ObjectFieldSelector) -> Result<String, String> {
     let (metadata, spec, status) = (&pod.metadata, pod.spec.as_ref(), pod.status.as_ref());
     let path = wanted.field_path.as_str();

@@ -1,11 +1,11 @@
-//! Images for tests: which programs of this machine an image holds, and as whom they run.
+//! Images for tests: programs of this machine, and their users.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// In the order in which they are tried.
+/// Tried in this order.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Images {
     pub images: Vec<Image>,
@@ -14,20 +14,20 @@ pub struct Images {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// As pods name it; a `*` at the end stands for anything.
+    /// The name in pods; a trailing `*` matches anything.
     pub name: String,
     pub entrypoint: Vec<String>,
-    /// What is in it beside the system: where, and which file or directory of this machine that is. Read-only.
+    /// Further content of the image: its path, and the file or directory of this machine. Read-only.
     #[serde(default)]
     pub content: BTreeMap<PathBuf, PathBuf>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub user: u32,
-    /// The image names its user instead of giving a number, so nobody can see that it is not root.
+    /// The image names its user instead of a number, so that Kubernetes cannot see that it is not root.
     #[serde(default)]
     pub user_is_a_name: bool,
-    /// Made for the user, who starts there.
+    /// Created for the user; the working directory.
     #[serde(default = "root")]
     pub directory: PathBuf,
 }

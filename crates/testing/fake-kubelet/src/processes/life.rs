@@ -1,4 +1,4 @@
-//! The life of one pod: its network, its volumes, its containers one after the other and then side by side, and its end.
+//! Runs one pod: network, volumes, init containers in order, containers in parallel, termination.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,27 +16,27 @@ use super::expand::variables;
 use super::plan::{Mount, Plan, host_name};
 use super::probe::{self, Pace};
 use super::sandbox::{GATEWAY, Sandbox};
-use super::told::{ContainerTold, PodTold, State, Told, now};
+use super::status::{ContainerReport, PodReport, SharedReport, State, now};
 use super::volumes::Volumes;
 
-/// Before something that is missing is looked for again; a change in the cluster ends the wait.
+/// Retry interval for missing objects; a change in the cluster ends the wait.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const FIRST_RESTART_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_RESTART_DELAY: Duration = Duration::from_secs(30);
-/// One that ran this long starts anew without delay.
+/// A container that ran this long restarts without delay.
 const GOOD_RUN: Duration = Duration::from_secs(60);
 
-/// `None` until the pod is to end, then how long it may take.
+/// `None` until the pod is deleted, then its grace period.
 pub(super) type Stop = watch::Receiver<Option<Duration>>;
 
 pub(super) struct Life {
     pub shared: Arc<Shared>,
     pub pod: Pod,
-    pub told: Arc<Told>,
+    pub report: Arc<SharedReport>,
     pub stop: Stop,
 }
 
-/// Where a container is in what the pod tells.
+/// Position of a container in the status of the pod.
 #[derive(Clone, Copy)]
 struct Slot {
     is_init: bool,
@@ -48,7 +48,7 @@ enum End {
     Stopped(i32),
 }
 
-/// What all containers of a pod share while it runs.
+/// State that all containers of a pod share.
 struct Home {
     network: u32,
     directory: PathBuf,
@@ -56,19 +56,22 @@ struct Home {
 }
 
 impl Life {
-    pub fn first_told(pod: &Pod) -> PodTold {
+    pub fn first_report(pod: &Pod) -> PodReport {
         let spec = pod.spec.clone().unwrap_or_default();
-        let told = |containers: &[Container], reason: &str| {
+        let report = |containers: &[Container], reason: &str| {
             let image = |container: &Container| container.image.clone().unwrap_or_default();
-            containers.iter().map(|container| ContainerTold::new(&container.name, &image(container), reason)).collect()
+            containers
+                .iter()
+                .map(|container| ContainerReport::new(&container.name, &image(container), reason))
+                .collect()
         };
         let init_containers = spec.init_containers.unwrap_or_default();
         let reason = if init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
-        PodTold {
+        PodReport {
             address: None,
             since: now(),
-            containers: told(&spec.containers, reason),
-            init_containers: told(&init_containers, "PodInitializing"),
+            containers: report(&spec.containers, reason),
+            init_containers: report(&init_containers, "PodInitializing"),
             is_gone: false,
             restarts: spec.restart_policy.as_deref().unwrap_or("Always") == "Always",
         }
@@ -83,7 +86,7 @@ impl Life {
         }
         self.shared.forget_hosts(&directory);
         let _ = tokio::fs::remove_dir_all(&directory).await;
-        self.told.change(|told| told.is_gone = true);
+        self.report.change(|report| report.is_gone = true);
     }
 
     async fn sandbox(&mut self) -> Option<Sandbox> {
@@ -91,7 +94,7 @@ impl Life {
             let (address, interface) = self.shared.next_address();
             match Sandbox::make(address, &interface, &host_name(&self.pod)).await {
                 Ok(sandbox) => {
-                    self.told.change(|told| told.address = Some(address));
+                    self.report.change(|report| report.address = Some(address));
                     let status = self.pod.status.get_or_insert_default();
                     (status.pod_ip, status.host_ip) = (Some(address.to_string()), Some(GATEWAY.to_string()));
                     return Some(sandbox);
@@ -103,7 +106,7 @@ impl Life {
     }
 
     async fn run_in(&mut self, sandbox: &Sandbox, directory: &Path) {
-        // From before they are read: what changes in between is not missed.
+        // Subscribed before the objects are read, so that no change is missed.
         let changed = self.shared.world.changes();
         let mut volumes = Volumes::of(&self.pod, &directory.join("volumes"));
         let Some(places) = self.volumes(&mut volumes).await else { return };
@@ -128,7 +131,7 @@ impl Life {
         None
     }
 
-    /// Secrets and maps that change are changed in the pod too. Ends never.
+    /// Updates changed Secrets and ConfigMaps in the pod. Never returns.
     async fn refresh(&self, volumes: &mut Volumes, mut changed: watch::Receiver<()>) {
         let shared = &self.shared;
         loop {
@@ -160,7 +163,7 @@ impl Life {
         join_all(beside).await;
     }
 
-    /// Until it ended for good, or the pod is to end.
+    /// Runs a container until it ends for good or the pod is deleted.
     async fn keep(&self, container: &Container, slot: Slot, home: &Home, policy: &str) {
         let mut delay = FIRST_RESTART_DELAY;
         for attempt in 0.. {
@@ -170,30 +173,30 @@ impl Life {
             let (child, running) = match self.start(container, home, attempt) {
                 Ok(started) => started,
                 Err((reason, why)) => {
-                    self.tell(slot, |told| told.state = State::waits(reason, &why));
+                    self.update(slot, |report| report.state = State::waits(reason, &why));
                     self.look_again().await;
                     continue;
                 }
             };
             let (since, started) = (now(), Instant::now());
-            self.tell(slot, |told| told.state = State::Runs { since: since.clone() });
+            self.update(slot, |report| report.state = State::Runs { since: since.clone() });
             let end = self.attend(child, &running, container, slot).await;
             let (End::Exit(code) | End::Stopped(code)) = end;
             let ended = State::Ended { code, since, at: now() };
-            self.tell(slot, |told| {
-                told.state = ended.clone();
-                told.is_started = false;
-                told.is_ready = slot.is_init && code == 0;
+            self.update(slot, |report| {
+                report.state = ended.clone();
+                report.is_started = false;
+                report.is_ready = slot.is_init && code == 0;
             });
             let is_over = policy == "Never" || policy == "OnFailure" && code == 0;
             if is_over || matches!(end, End::Stopped(_)) {
                 return;
             }
             delay = if started.elapsed() > GOOD_RUN { FIRST_RESTART_DELAY } else { delay };
-            self.tell(slot, |told| {
-                told.before = Some(ended);
-                told.restarts += 1;
-                told.state =
+            self.update(slot, |report| {
+                report.before = Some(ended);
+                report.restarts += 1;
+                report.state =
                     State::waits("CrashLoopBackOff", &format!("back-off {delay:?} restarting failed container"));
             });
             let _ = tokio::time::timeout(delay, self.stopped()).await;
@@ -229,29 +232,29 @@ impl Life {
         tokio::select! {
             status = child.wait() => End::Exit(exit_code(status)),
             why = self.probe(container, running, slot) => {
-                tracing::info!(pod = self.pod.metadata.name, container = container.name, %why, "a container is started anew");
+                tracing::info!(pod = self.pod.metadata.name, container = container.name, %why, "a container is restarted");
                 End::Exit(end(&mut child, running, None, usual).await)
             }
             grace = self.stopped() => {
-                self.tell(slot, |told| told.is_ready = false);
+                self.update(slot, |report| report.is_ready = false);
                 let before = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
                 End::Stopped(end(&mut child, running, before, grace).await)
             }
         }
     }
 
-    /// Ends when the container must be started anew, and says why.
+    /// Returns when the container must restart, with the reason.
     async fn probe(&self, container: &Container, running: &Running, slot: Slot) -> String {
         if let Some(startup) = &container.startup_probe
             && let Err(why) = self.settle(startup, container, running).await
         {
             return format!("startup: {why}");
         }
-        self.tell(slot, |told| told.is_started = true);
+        self.update(slot, |report| report.is_started = true);
         let readiness = async {
             match &container.readiness_probe {
                 Some(readiness) => self.follow(readiness, container, running, slot).await,
-                None => self.tell(slot, |told| told.is_ready = true),
+                None => self.update(slot, |report| report.is_ready = true),
             }
             std::future::pending::<()>().await;
         };
@@ -267,7 +270,7 @@ impl Life {
         }
     }
 
-    /// Until it passes once; an error if it fails too often.
+    /// Probes until it succeeds once; an error if it fails too often.
     async fn settle(&self, probe: &Probe, container: &Container, running: &Running) -> Result<(), String> {
         let pace = Pace::of(probe);
         tokio::time::sleep(pace.initial_delay).await;
@@ -282,18 +285,18 @@ impl Life {
         }
     }
 
-    /// Ready or not, as the probe says. Ends never.
+    /// Updates readiness by the probe. Never returns.
     async fn follow(&self, probe: &Probe, container: &Container, running: &Running, slot: Slot) {
         let pace = Pace::of(probe);
         tokio::time::sleep(pace.initial_delay).await;
-        // As many of the same in a row, as numbers above and below zero.
+        // Consecutive successes count up, failures down.
         let mut row = 0_i32;
         loop {
             let passed = self.check(probe, container, running).await;
             row = if passed.is_ok() { row.max(0) + 1 } else { row.min(0) - 1 };
-            let is_ready = self.told.read(|told| slot.of(told).is_ready);
+            let is_ready = self.report.read(|report| slot.of(report).is_ready);
             if row >= pace.successes && !is_ready {
-                self.tell(slot, |told| told.is_ready = true);
+                self.update(slot, |report| report.is_ready = true);
             }
             if -row >= pace.failures && is_ready {
                 tracing::info!(
@@ -302,13 +305,13 @@ impl Life {
                     ?passed,
                     "a container is not ready"
                 );
-                self.tell(slot, |told| told.is_ready = false);
+                self.update(slot, |report| report.is_ready = false);
             }
             tokio::time::sleep(pace.period).await;
         }
     }
 
-    /// Ends when it failed too often in a row, and says why.
+    /// Returns after too many consecutive failures, with the reason.
     async fn fail(&self, probe: &Probe, container: &Container, running: &Running) -> String {
         let pace = Pace::of(probe);
         tokio::time::sleep(pace.initial_delay).await;
@@ -324,18 +327,18 @@ impl Life {
     }
 
     async fn check(&self, probe: &Probe, container: &Container, running: &Running) -> Result<(), String> {
-        let address = self.told.read(|told| told.address).unwrap_or(GATEWAY);
+        let address = self.report.read(|report| report.address).unwrap_or(GATEWAY);
         probe::check(probe, container, address, running).await
     }
 
-    fn tell(&self, slot: Slot, change: impl FnOnce(&mut ContainerTold)) {
-        self.told.change(|told| change(slot.of_mut(told)));
+    fn update(&self, slot: Slot, change: impl FnOnce(&mut ContainerReport)) {
+        self.report.change(|report| change(slot.of_mut(report)));
     }
 
-    /// Says of all containers why they do not start yet, and waits until it may be different.
+    /// Reports why the containers do not start, and waits for a change.
     async fn wait_with(&self, why: &str) {
-        self.told.change(|told| {
-            for container in &mut told.containers {
+        self.report.change(|report| {
+            for container in &mut report.containers {
                 container.state = State::waits("ContainerCreating", why);
             }
         });
@@ -351,25 +354,25 @@ impl Life {
         }
     }
 
-    /// When the pod is to end, and how long it may take.
+    /// Waits until the pod is deleted. Returns the grace period.
     async fn stopped(&self) -> Duration {
         let mut stop = self.stop.clone();
-        // Whoever could say it is gone: there is no time left.
+        // The sender is gone: there is no time left.
         stop.wait_for(Option::is_some).await.map(|grace| *grace).ok().flatten().unwrap_or_default()
     }
 }
 
 impl Slot {
-    fn of(self, told: &PodTold) -> &ContainerTold {
-        if self.is_init { &told.init_containers[self.index] } else { &told.containers[self.index] }
+    fn of(self, report: &PodReport) -> &ContainerReport {
+        if self.is_init { &report.init_containers[self.index] } else { &report.containers[self.index] }
     }
 
-    fn of_mut(self, told: &mut PodTold) -> &mut ContainerTold {
-        if self.is_init { &mut told.init_containers[self.index] } else { &mut told.containers[self.index] }
+    fn of_mut(self, report: &mut PodReport) -> &mut ContainerReport {
+        if self.is_init { &mut report.init_containers[self.index] } else { &mut report.containers[self.index] }
     }
 }
 
-/// What is to be done before, then a signal, then, when the time is over, the end.
+/// Runs the preStop hook, sends SIGTERM, and kills the container after the grace period.
 async fn end(
     child: &mut Child,
     running: &Running,

@@ -1,4 +1,4 @@
-//! Names of services as lines of a hosts file, and where their addresses lead. Pure.
+//! Names of services as lines of a hosts file, and the endpoints of their addresses. Pure.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// The service of the API server has no endpoints here: it is on loopback.
+/// The API server has no endpoints here: it listens on loopback.
 const API_SERVICE: (&str, &str) = ("default", "kubernetes");
 
 pub(super) type Routes = BTreeMap<SocketAddr, Vec<SocketAddr>>;
 
-/// As pods of the namespace see it: names of other namespaces need the namespace in them.
+/// As seen from the namespace: names in other namespaces contain the namespace.
 pub(super) fn hosts(namespace: &str, services: &[impl AsRef<Service>], slices: &[impl AsRef<EndpointSlice>]) -> String {
     let mut lines = vec!["127.0.0.1 localhost".to_owned()];
     for service in services.iter().map(AsRef::as_ref) {
@@ -47,7 +47,7 @@ fn line(address: &str, name: &str, of: &str, namespace: &str) -> String {
     format!("{address} {name}.{of}.svc.cluster.local {name}.{of}.svc {name}.{of}{short}")
 }
 
-/// From each address of a service to the ready ones behind it.
+/// Ready endpoints by service address.
 pub(super) fn routes(
     services: &[impl AsRef<Service>],
     slices: &[impl AsRef<EndpointSlice>],

@@ -1,4 +1,4 @@
-//! What pods of a real kubelet lack in tests: addresses of services that lead somewhere, and a name server.
+//! Service addresses and a name server for pods of a real kubelet.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,7 +29,7 @@ impl Network {
         Ok(Network { world: World::watch(client).await, api_server, socket, table: Arc::default() })
     }
 
-    /// Ends never.
+    /// Never returns.
     pub async fn serve(&self) {
         tokio::join!(self.follow(), self.answer());
     }
@@ -55,7 +55,7 @@ impl Network {
             let Ok((length, from)) = self.socket.recv_from(&mut query).await else { continue };
             let answer = dns::answer(&query[..length], &self.table.read().unwrap_or_else(PoisonError::into_inner));
             if let Some(answer) = answer {
-                // Whoever does not get it asks again.
+                // Clients repeat lost queries.
                 let _ = self.socket.send_to(&answer, from).await;
             }
         }

@@ -1,4 +1,4 @@
-//! How a container is started: as which user, with which mounts, and the shell script that makes it so. Pure.
+//! Computes how a container is started: user, mounts, and the shell script. Pure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use super::expand::expand;
 use super::images::Image;
 
-/// What of this machine a container must not see. They are empty, and as read-only as the rest.
+/// Directories of this machine that containers must not see. They are empty and read-only.
 const HIDDEN: [&str; 6] = ["/tmp", "/run", "/home", "/root", "/var/tmp", "/mnt"];
-/// Makes a place for `$1` (a file or a directory) at `$2` of the container, and says in `$placed` where that really is. Links
-/// lead to where they lead in the container, never out of it.
+/// Creates a mount point for `$1` (a file or a directory) at `$2` of the container, and stores its real path in
+/// `$placed`. Links resolve in the container.
 const PLACE: &str = r#"
     if [ -d "$1" ]; then make='mkdir -p "$0"'; else make='mkdir -p "$(dirname "$0")"; touch "$0"'; fi
     placed=ROOT$(chroot ROOT sh -c "[ -e \"\$0\" ] || { $make; }; readlink -f \"\$0\"" "$2")
@@ -45,7 +45,8 @@ pub(super) struct Mount {
 }
 
 impl Plan {
-    /// `volumes` are the directories of the pod's volumes by name. An error is a pod that a kubelet would not start either.
+    /// `volumes`: directories of the volumes of the pod by name. An error means that a kubelet would not start the pod
+    /// either.
     pub fn of(
         pod: &Pod,
         container: &Container,
@@ -56,7 +57,7 @@ impl Plan {
         let given = |words: &Option<Vec<String>>| {
             words.iter().flatten().map(|word| expand(word, &variables)).collect::<Vec<_>>()
         };
-        // As of images: arguments of the image count only with the entrypoint of the image.
+        // As in images: arguments of the image apply only with its entrypoint.
         let command = given(&container.command);
         let mut argv = if command.is_empty() { image.entrypoint.clone() } else { command };
         argv.extend(given(&container.args));
@@ -89,7 +90,7 @@ impl Plan {
         })
     }
 
-    /// Run as root by the first process of new mount and process namespaces; becomes the container's program. `scratch` is an
+    /// Script for root in new mount and process namespaces; it becomes the program of the container. `scratch`: an
     /// empty directory.
     pub fn script(&self, scratch: &Path) -> String {
         let root = scratch.join("root");
@@ -99,7 +100,7 @@ impl Plan {
             "set -e".to_owned(),
             format!("mount -t tmpfs -o mode=755 none {base}"),
             format!("mkdir {base}/upper {base}/work {base}/root"),
-            // The upper layer must not lie below the lower one: it is on the tmpfs.
+            // The upper layer must not be below the lower one, so it is on the tmpfs.
             format!("mount -t overlay -o lowerdir=/,upperdir={base}/upper,workdir={base}/work none {base}/root"),
         ];
         for hidden in HIDDEN {
@@ -111,7 +112,7 @@ impl Plan {
         let home = inside(&self.directory);
         let Identity { user, group, .. } = self.identity;
         lines.push(format!("[ -d {home} ] || {{ mkdir -p {home} && chown {user}:{group} {home}; }}"));
-        // Parents first, as container runtimes do it: a volume at /tmp does not hide one at /tmp/models.
+        // Parents first, as in container runtimes: a volume at /tmp does not hide one at /tmp/models.
         let mut mounts: Vec<&Mount> = self.mounts.iter().collect();
         mounts.sort_by_key(|mount| mount.target.components().count());
         lines.push(format!("place() {{ {} }}", PLACE.replace("ROOT", &quoted(&root))));
@@ -119,12 +120,12 @@ impl Plan {
         lines.extend(mounts.iter().map(place));
         if self.is_root_read_only {
             let hidden: Vec<String> = HIDDEN.iter().map(|path| inside(Path::new(path))).collect();
-            // Before anything of this machine is mounted there, and each mount for itself: never a whole file system.
+            // Before mounts of this machine, and for each mount separately: never for a whole file system.
             let places = format!("{base}/root {}", hidden.join(" "));
             lines.push(format!("for place in {places}; do mount -o remount,bind,ro \"$place\"; done"));
         }
         for mount in mounts {
-            // Again, for a place within a volume that was mounted just now.
+            // Again, for a mount point in a volume that was just mounted.
             lines.push(place(&mount));
             lines.push(format!("mount --bind {} \"$placed\"", quoted(&mount.source)));
             if mount.is_read_only {
@@ -135,7 +136,7 @@ impl Plan {
         lines.join("\n")
     }
 
-    /// A command as the container's user, with its variables, in its directory; for a shell that is in its root already.
+    /// A command as the user of the container, with its variables and directory, for a shell in its root.
     pub fn program(&self, argv: &[String]) -> String {
         let identity = &self.identity;
         let mut words =

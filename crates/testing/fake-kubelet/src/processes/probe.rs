@@ -1,4 +1,4 @@
-//! One probe, carried out as a kubelet does: from outside, or by a command in the container.
+//! Executes one probe as a kubelet does: from outside, or by a command in the container.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use tokio_rustls::TlsConnector;
 
 use super::container::Running;
 
-/// Of a gRPC health check: the field `status` (1), the value SERVING (1).
+/// Response of a gRPC health check: the field `status` (1) with the value SERVING (1).
 const SERVING: [u8; 2] = [0x08, 0x01];
 const GRPC_HEADER_BYTES: usize = 5;
 
-/// Numbers of a probe, with what Kubernetes takes where nothing is said.
+/// Parameters of a probe with the defaults of Kubernetes.
 pub(super) struct Pace {
     pub initial_delay: Duration,
     pub period: Duration,
@@ -47,7 +47,7 @@ impl Pace {
     }
 }
 
-/// An error says why the container does not pass.
+/// An error says why the probe failed.
 pub(super) async fn check(
     probe: &Probe,
     container: &Container,
@@ -73,7 +73,7 @@ pub(super) async fn check(
     tokio::time::timeout(limit, checked).await.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")))
 }
 
-/// By number, or by the name that the container gives it.
+/// A port by number, or by its name in the container.
 fn port(wanted: &IntOrString, container: &Container) -> Result<u16, String> {
     let number = match wanted {
         IntOrString::Int(number) => Some(*number),
@@ -109,13 +109,13 @@ async fn get(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
 ) -> Result<StatusCode, String> {
-    let told = |why: hyper::Error| why.to_string();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(told)?;
-    let answer = async { sender.send_request(request).await.map_err(told).map(|answer| answer.status()) };
+    let failed = |why: hyper::Error| why.to_string();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let answer = async { sender.send_request(request).await.map_err(failed).map(|answer| answer.status()) };
     tokio::pin!(answer);
     tokio::select! {
         status = &mut answer => status,
-        ended = connection => { ended.map_err(told)?; answer.await }
+        ended = connection => { ended.map_err(failed)?; answer.await }
     }
 }
 
@@ -135,13 +135,13 @@ async fn grpc(action: &GRPCAction, address: Ipv4Addr) -> Result<(), String> {
         .header("te", "trailers")
         .body(Full::new(Bytes::from(body)))
         .map_err(|why| why.to_string())?;
-    let told = |why: hyper::Error| why.to_string();
+    let failed = |why: hyper::Error| why.to_string();
     let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.map_err(told)?;
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.map_err(failed)?;
     let connection = tokio::spawn(connection);
     let answer = async {
-        let answer = sender.send_request(request).await.map_err(told)?;
-        let body = answer.into_body().collect().await.map_err(told)?.to_bytes();
+        let answer = sender.send_request(request).await.map_err(failed)?;
+        let body = answer.into_body().collect().await.map_err(failed)?.to_bytes();
         let is_serving = body.get(GRPC_HEADER_BYTES..) == Some(SERVING.as_slice());
         if is_serving { Ok(()) } else { Err(format!("not serving: {body:?}")) }
     };
@@ -165,7 +165,7 @@ async fn tls(
     connector.connect(name, stream).await.map_err(|why| why.to_string())
 }
 
-/// Probes ask whether somebody answers, not who: kubelets do not look at the certificate either.
+/// Probes do not verify certificates, as in kubelets.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

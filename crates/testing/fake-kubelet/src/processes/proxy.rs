@@ -1,4 +1,4 @@
-//! Takes connections to the addresses of services and carries them to a pod behind it.
+//! Forwards connections to service addresses to a pod.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ async fn accept(listener: TcpListener, address: SocketAddr, routes: Arc<RwLock<R
             (!behind.is_empty()).then(|| behind[turn.fetch_add(1, Ordering::Relaxed) % behind.len()])
         };
         connections.spawn(async move {
-            // Nobody behind it: the caller sees a closed connection, and tries again.
+            // No endpoint: the caller sees a closed connection and retries.
             let Some(chosen) = chosen else { return };
             let Ok(mut outer) = TcpStream::connect(chosen).await else { return };
             let _ = (inner.set_nodelay(true), outer.set_nodelay(true));

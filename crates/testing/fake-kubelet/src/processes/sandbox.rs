@@ -1,4 +1,4 @@
-//! The network of a pod: a namespace with one interface, routed to that of the kubelet.
+//! The network namespace of a pod, with one interface that is routed to the kubelet.
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;
@@ -8,13 +8,13 @@ use tokio::process::{Child, Command};
 
 use super::command::{run, run_with_input};
 
-/// The kubelet's end of each pod's cable. No pod routes through another.
+/// Address of the kubelet on every pod link. Pods do not route through each other.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The destination of a default route, as the kernel prints it.
 const ANYWHERE: &str = "00000000";
 
-/// Held by a process that does nothing, and gone with it.
+/// The namespace exists as long as an idle process in it.
 pub(super) struct Sandbox {
     pub address: Ipv4Addr,
     holder: Child,
@@ -45,7 +45,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Of a process in it.
+    /// PID of a process in the namespace.
     pub fn pid(&self) -> u32 {
         self.holder.id().unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Sandbox {
     }
 }
 
-/// Pods reach each other through the kubelet's network, so that one must be nobody else's.
+/// Pods reach each other through the network namespace of the kubelet, which must be private.
 pub(super) async fn prepare_network() -> Result<(), String> {
     let routes =
         std::fs::read_to_string("/proc/self/net/route").map_err(|why| format!("no routes to be seen: {why}"))?;

@@ -15,14 +15,14 @@ use super::expand::{Cluster, field};
 use super::world::World;
 
 const USUAL_FILE_MODE: u32 = 0o644;
-/// Files are in a directory that changes as a whole; what is seen is links to it.
+/// Files are in a directory that is replaced as a whole; visible are links into it.
 const CURRENT: &str = "..data";
 
-/// Those of one pod.
+/// Volumes of one pod.
 pub(super) struct Volumes {
     directory: PathBuf,
     group: Option<u32>,
-    /// Of the service account, by volume and path. It outlives the tests.
+    /// Tokens of the service account, by volume and path. They outlive the tests.
     tokens: BTreeMap<(String, String), Vec<u8>>,
     written: BTreeMap<String, Files>,
 }
@@ -41,7 +41,7 @@ impl Volumes {
         Volumes { directory: directory.to_owned(), group, tokens: BTreeMap::new(), written: BTreeMap::new() }
     }
 
-    /// All of them, by name; made or brought up to date. An error says what is still missing.
+    /// Creates or updates all volumes. An error names what is missing.
     pub async fn prepare(
         &mut self,
         pod: &Pod,
@@ -142,18 +142,18 @@ impl Volumes {
     }
 
     fn directory_for(&self, place: &Path, volume: &Volume) -> Result<PathBuf, String> {
-        let told = |why: std::io::Error| format!("{}: {why}", place.display());
+        let failed = |why: std::io::Error| format!("{}: {why}", place.display());
         if volume.host_path.is_none() && !place.exists() {
-            fs::create_dir_all(place).map_err(told)?;
-            // As of a new disk and a new emptyDir: the group that pods ask for may write.
-            chown(place, None, self.group).map_err(told)?;
+            fs::create_dir_all(place).map_err(failed)?;
+            // As for a new disk or emptyDir: the group of the pod may write.
+            chown(place, None, self.group).map_err(failed)?;
             let mode = if volume.empty_dir.is_some() { 0o2777 } else { 0o2775 };
-            fs::set_permissions(place, fs::Permissions::from_mode(mode)).map_err(told)?;
+            fs::set_permissions(place, fs::Permissions::from_mode(mode)).map_err(failed)?;
         }
         Ok(place.to_owned())
     }
 
-    /// What changes changes at once: programs see all of the old files or all of the new ones.
+    /// Updates atomically: programs see all old or all new files.
     fn write(&mut self, name: &str, files: Files) -> Result<PathBuf, String> {
         let place = self.directory.join(name);
         if self.written.get(name) == Some(&files) {
@@ -175,7 +175,7 @@ impl Volumes {
             let file = directory.join(path);
             fs::create_dir_all(file.parent().unwrap_or(&directory))?;
             fs::write(&file, content)?;
-            // The group of the pod may read what the owner may.
+            // The group of the pod has the permissions of the owner.
             let mode = if self.group.is_some() { mode | (mode & 0o400) >> 3 } else { *mode };
             fs::set_permissions(&file, fs::Permissions::from_mode(mode))?;
             chown(&file, None, self.group)?;

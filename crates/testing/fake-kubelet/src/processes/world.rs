@@ -1,4 +1,4 @@
-//! What there is in the cluster that pods need: kept up to date by watches, read without waiting.
+//! Objects of the cluster that pods need, updated by watches.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -24,12 +24,12 @@ pub(super) struct World {
     pub slices: Store<EndpointSlice>,
     pub pods: Store<Pod>,
     changed: watch::Receiver<()>,
-    // Ends with the value.
+    // Ends when the value is dropped.
     _watches: JoinSet<()>,
 }
 
 impl World {
-    /// Knows all there is when it returns.
+    /// Has listed all objects when it returns.
     pub async fn watch(client: &Client) -> World {
         let (sender, changed) = watch::channel(());
         let (sender, mut watches) = (Arc::new(sender), JoinSet::new());
@@ -54,7 +54,7 @@ impl World {
         world
     }
 
-    /// From now on.
+    /// Subscribes to changes.
     pub fn changes(&self) -> watch::Receiver<()> {
         let mut changes = self.changed.clone();
         changes.mark_unchanged();

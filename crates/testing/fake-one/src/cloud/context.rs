@@ -1,4 +1,4 @@
-//! The context of a VM: its variables filled in, as they stand on the disk that the guest reads.
+//! Context of a VM with substituted variables, as written to the context disk.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use super::{Cloud, Id};
 use crate::template::Template;
 
-/// Every NIC has them all; those that nobody said are empty.
+/// Every NIC has all of them; unset ones are empty.
 const OF_A_NIC: [&str; 16] = [
     "EXTERNAL",
     "IP6",
@@ -26,7 +26,7 @@ const OF_A_NIC: [&str; 16] = [
     "VROUTER_MANAGEMENT",
 ];
 
-/// `None`: the template asks for no context.
+/// `None` if the template requests no context.
 pub(super) fn filled(
     cloud: &Cloud,
     id: Id,
@@ -98,7 +98,7 @@ fn masked(ip: &str, mask: &str) -> String {
     }
 }
 
-/// `$NAME`, `${NAME}` and `$USER[ATTRIBUTE]`; what is unknown becomes nothing. The value itself is never looked into again.
+/// Substitutes `$NAME`, `${NAME}` and `$USER[ATTRIBUTE]`, once; unknown ones become empty.
 fn substituted(text: &str, look: &dyn Fn(&str) -> String, user: &dyn Fn(&str) -> String) -> String {
     let mut out = String::new();
     let mut rest = text;

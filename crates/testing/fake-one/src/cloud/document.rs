@@ -1,4 +1,4 @@
-//! Documents: what OneFlow and others keep in oned.
+//! Documents that OneFlow and others store in oned.
 
 use super::{Cloud, Id, Owned, Refused};
 use crate::template::Template;
@@ -6,13 +6,13 @@ use crate::template::Template;
 pub const SERVICE: i64 = 100;
 pub const SERVICE_TEMPLATE: i64 = 101;
 
-/// A service is kept apart, in `services`; its document is made of it when somebody asks.
+/// Services are stored in `services`; their documents are rendered on request.
 #[derive(Debug, Clone)]
 pub struct Document {
     pub owned: Owned,
     pub kind: i64,
     pub template: Template,
-    /// Of a service template.
+    /// Body of a service template.
     pub body: Option<serde_json::Map<String, serde_json::Value>>,
 }
 

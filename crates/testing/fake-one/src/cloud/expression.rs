@@ -1,5 +1,5 @@
-//! The language of elasticity rules, with its oddities: the right side is read first, there is no precedence, `!` takes all
-//! that follows, and what is unknown makes a comparison false.
+//! Elasticity expressions with OneFlow's peculiarities: right-associative, without precedence, `!` negates everything after
+//! it, and a comparison with an unknown value is false.
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
@@ -12,12 +12,12 @@ pub enum Expression {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operand {
     Number(f64, String),
-    /// With its quotes, if it has any: then it is never found.
+    /// With its quotes, if there are any; then the attribute is unknown.
     Variable(String),
 }
 
 const COMPARISONS: [&str; 8] = ["==", "=", "!=", "<>", ">=", ">", "<=", "<"];
-/// `(((...` is not read deeper.
+/// Maximum depth of parentheses.
 const DEPTH: usize = 64;
 
 pub fn parse(text: &str) -> Result<Expression, String> {
@@ -49,7 +49,7 @@ impl Expression {
         }
     }
 
-    /// As OneFlow shows what it saw: `CPU[50.25] > 50`, `NOPE[--] > 1`.
+    /// Form in OneFlow's log: `CPU[50.25] > 50`, `NOPE[--] > 1`.
     pub fn shown(&self, value: &dyn Fn(&str) -> Option<f64>) -> String {
         match self {
             Expression::And(left, right) => format!("{} && {}", left.shown(value), right.shown(value)),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_as_recorded() {
+    fn missing_objects_give_the_recorded_errors() {
         let wanted = "Expected one of ' ', '-', [0-9], '\"', '\\'', [a-zA-Z] at line 1, column 6 (byte 6) after CPU >";
         assert_eq!(parse("CPU >"), Err(wanted.to_owned()));
         assert!(parse(&"(".repeat(10_000)).is_err());

@@ -1,4 +1,4 @@
-//! Images: copied for a while, then ready, or in error.
+//! Images: being copied, ready, or failed.
 
 use super::{Cloud, Id, Owned, Refused, Right, single};
 use crate::template::Template;
@@ -28,14 +28,14 @@ pub struct Image {
     ready_at_ms: u64,
 }
 
-/// As they come with a new OpenNebula.
+/// Default datastores of a new OpenNebula.
 pub const DATASTORES: [(Id, &str, i64); 3] = [(0, "system", 1), (1, "default", 0), (2, "files", 2)];
 const KINDS: [&str; 8] = ["OS", "CDROM", "DATABLOCK", "KERNEL", "RAMDISK", "CONTEXT", "BACKUP", "FILESYSTEM"];
 
 impl Cloud {
     pub fn add_image(&mut self, uid: Id, mut template: Template, datastore: Id) -> Result<Id, Refused> {
         self.check_create(uid, "IMAGE")?;
-        // A new OpenNebula lets ordinary users use its datastores.
+        // In a new OpenNebula ordinary users may use the datastores.
         self.note_right(uid, Right::Use, "DATASTORE");
         if !DATASTORES.iter().any(|(id, ..)| *id == datastore) {
             return Err(Refused::missing("datastore", datastore));

@@ -1,4 +1,4 @@
-//! How a VM is made of a template: its disks, its addresses, its context.
+//! Creation of a VM from a template: disks, addresses, context.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::vm::Next;
 use super::{Cloud, Holder, Id, ImageState, LcmState, Refused, Right, Vm, VmState, context, network, state_name};
 use crate::template::{Attribute, Template};
 
-/// The rest of a template is the user's own.
+/// Other attributes of a template go to the user template.
 const OF_THE_MACHINE: [&str; 24] = [
     "BACKUP_CONFIG",
     "CONTEXT",
@@ -136,7 +136,7 @@ impl Cloud {
         Ok(id)
     }
 
-    /// Disks, NICs, context. Says whether the VM has to wait for an image that is still copied.
+    /// Creates disks, NICs and context. Returns whether the VM waits for an image that is being copied.
     fn fill(
         &mut self,
         id: Id,

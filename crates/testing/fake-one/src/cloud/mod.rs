@@ -1,5 +1,5 @@
-//! The cloud itself: users, images, templates, networks, VMs, documents and services, and what time does to them. No clock, no
-//! network and no file: time is told, and what the hypervisor shall do is left in `orders`.
+//! State of the cloud: users, images, templates, networks, VMs, documents and services, and their changes over time. Pure:
+//! the caller passes the time, and executes the `orders` for the hypervisor.
 
 mod context;
 mod document;
@@ -44,10 +44,10 @@ pub use vm::Vm;
 
 pub type Id = i64;
 
-/// The oldest are forgotten first.
+/// The oldest changes are removed first.
 const UPDATES_KEPT: usize = 200_000;
 
-/// How long things take, in milliseconds.
+/// Durations in milliseconds.
 #[derive(Debug, Clone)]
 pub struct Pace {
     pub schedule_ms: u64,
@@ -55,9 +55,9 @@ pub struct Pace {
     pub boot_ms: u64,
     pub shutdown_ms: u64,
     pub image_ms: u64,
-    /// A second of OneFlow: cooldowns and periods of policies.
+    /// A second of OneFlow's cooldowns and policy periods.
     pub second_ms: u64,
-    /// Between two evaluations of the policies.
+    /// Interval of policy evaluations.
     pub autoscaler_ms: u64,
 }
 
@@ -75,7 +75,7 @@ impl Default for Pace {
     }
 }
 
-/// What the hypervisor shall do.
+/// Orders for the hypervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     Start(Id),
@@ -83,7 +83,7 @@ pub enum Order {
     Reboot(Id),
 }
 
-/// A change that somebody may want to look at afterwards.
+/// A recorded change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Update {
     pub number: u64,
@@ -163,7 +163,7 @@ impl Cloud {
         self.now_ms / 1000
     }
 
-    /// Lets time pass. Nothing happens while the cloud is frozen.
+    /// Advances the time, unless the cloud is frozen.
     pub fn advance(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         if self.faults.frozen {
@@ -178,7 +178,7 @@ impl Cloud {
         }
     }
 
-    /// Numbers of a kind of object are never used again.
+    /// Ids of a kind of object are never reused.
     fn fresh(&mut self, kind: &'static str) -> Id {
         let next = self.next.entry(kind).or_insert(0);
         let id = *next;
@@ -186,7 +186,7 @@ impl Cloud {
         id
     }
 
-    /// The same from the same seed.
+    /// Deterministic for a seed.
     pub(crate) fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.seed;
@@ -233,7 +233,7 @@ impl Cloud {
         self.templates.get(&id).ok_or_else(|| Refused::missing("virtual machine template", id))
     }
 
-    /// Names `MYATTR`; an empty `new` with `replace` erases what is not said. Returns nothing: a merge cannot fail.
+    /// Sets attributes. An empty `new` with `replace` erases all attributes. A merge cannot fail.
     pub fn update_user_template(
         &mut self,
         id: Id,

@@ -45,7 +45,7 @@ impl AddressRange {
                 let index = u32::from(ip).checked_sub(u32::from(self.first)).filter(|index| *index < self.size)?;
                 (!self.leases.contains_key(&ip)).then_some(index)?
             }
-            // Round and round, so that an address comes back as late as possible.
+            // Round-robin, so that an address is reused as late as possible.
             None => (0..self.size)
                 .map(|step| (self.next + step) % self.size)
                 .find(|index| !self.leases.contains_key(&Ipv4Addr::from(u32::from(self.first) + index)))?,
@@ -59,7 +59,7 @@ impl AddressRange {
     }
 }
 
-/// As OpenNebula makes it of the address.
+/// MAC address that OpenNebula derives from the address.
 pub fn mac(ip: Ipv4Addr) -> String {
     let [a, b, c, d] = ip.octets();
     format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
@@ -109,7 +109,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// The address, and the range that it is of.
+    /// The address and its range.
     pub fn lease(&mut self, id: Id, wanted: Option<Ipv4Addr>, holder: &Holder) -> Result<(Ipv4Addr, Id), Refused> {
         let network = self.networks.get_mut(&id).ok_or_else(|| Refused::missing("virtual network", id))?;
         let found = network.ranges.iter_mut().find_map(|range| Some((range.take(wanted, holder)?, range.id)));
@@ -123,7 +123,7 @@ impl Cloud {
         }
     }
 
-    /// A network of its own out of the addresses of another.
+    /// A reservation of addresses of another network.
     pub fn reserve(&mut self, uid: Id, parent: Id, name: &str, size: u32) -> Result<Id, Refused> {
         let template = self.network(parent)?.template.clone();
         let id = self.fresh("network");

@@ -1,4 +1,4 @@
-//! Users, and who may do what with whose objects.
+//! Users, ownership and permissions.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ pub struct User {
     pub vm_quota: BTreeMap<String, f64>,
 }
 
-/// What all objects have.
+/// Properties of all objects.
 #[derive(Debug, Clone)]
 pub struct Owned {
     pub id: Id,
     pub uid: Id,
     pub gid: Id,
     pub name: String,
-    /// Use, manage, administer: of the owner, the group, the others.
+    /// Use, manage, admin: for the owner, the group, and others.
     pub permissions: [bool; 9],
     pub lock: Option<Lock>,
 }
@@ -117,7 +117,7 @@ impl Cloud {
         }
     }
 
-    /// `kind` as oned names it here: `VM`, `TEMPLATE`, `IMAGE`, `NET`, `DOCUMENT`.
+    /// `kind` is oned's name: `VM`, `TEMPLATE`, `IMAGE`, `NET`, `DOCUMENT`.
     pub fn check(&self, uid: Id, owned: &Owned, right: Right, kind: &str) -> Result<(), Refused> {
         self.note_right(uid, right, kind);
         if !self.permits(uid, owned, right) {

@@ -1,4 +1,4 @@
-//! The autoscaler: scheduled rules first, then elastic ones, then the least number of VMs; the first that wants a change wins.
+//! Autoscaler: evaluates scheduled policies, then elastic ones, then the minimum; the first change wins.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ impl Cloud {
                 if let Some((cardinality, cooldown_s)) = self.wanted(id, at) {
                     let role = self.services[&id].roles[at].name.clone();
                     let owner = self.services[&id].owned.uid;
-                    // Refused means that the service is busy: the next evaluation comes.
+                    // A rejection means that the service is busy; the next evaluation retries.
                     let _ = self.scale(owner, id, &role, cardinality, true, cooldown_s);
                     break;
                 }
@@ -56,7 +56,7 @@ impl Cloud {
         found.or(least.map(|least| (least, Some(0))))
     }
 
-    /// True often enough in a row?
+    /// Whether the expression was true often enough in a row.
     fn holds(&self, role: &Role, policy: &mut Map<String, Value>, now_s: u64, second_ms: u64) -> bool {
         let seconds = |key: &str| integer(policy, key).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         let period_s = seconds("period") * second_ms / 1000;
@@ -80,7 +80,7 @@ impl Cloud {
         fires
     }
 
-    /// Over the running VMs that have the attribute, rounded to two decimals.
+    /// Average over the running VMs that have the attribute, rounded to two decimals.
     fn average(&self, role: &Role, name: &str) -> Option<f64> {
         let of = |id: Id| -> Option<f64> {
             let vm = self.vms.get(&id).filter(|vm| vm.is_running())?;
@@ -98,7 +98,7 @@ fn each(body: &mut Map<String, Value>, key: &str, mut act: impl FnMut(&mut Map<S
     policies.filter_map(Value::as_object_mut).for_each(&mut act);
 }
 
-/// The first evaluation never fires: what was missed before is lost.
+/// The first evaluation never fires: earlier times are lost.
 fn due(policy: &Map<String, Value>, now_s: u64) -> bool {
     let Some(last) = integer(policy, "last_eval").and_then(|last| u64::try_from(last).ok()) else { return false };
     if let Some(start) = integer(policy, "start_time").and_then(|start| u64::try_from(start).ok()) {
@@ -108,7 +108,7 @@ fn due(policy: &Map<String, Value>, now_s: u64) -> bool {
     Cron::parse(&recurrence).is_ok_and(|cron| cron.fired(last, now_s))
 }
 
-/// The new number of VMs and the cooldown after it; `None`: it stays.
+/// The new cardinality and its cooldown; `None` if it does not change.
 fn change(role: &Role, policy: &Map<String, Value>) -> Option<(i64, Option<u64>)> {
     let adjust = integer(policy, "adjust")?;
     let now = role.cardinality;

@@ -1,4 +1,4 @@
-//! Why oned refuses: its codes and its sentences.
+//! Error codes and messages of oned.
 
 use super::Id;
 
@@ -10,7 +10,7 @@ pub const RPC_API: i32 = 4096;
 pub const INTERNAL: i32 = 8192;
 pub const ALLOCATE: i32 = 16384;
 
-/// The message stands behind the name of the method, which only the caller knows.
+/// The message follows the name of the method, which only the caller knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {

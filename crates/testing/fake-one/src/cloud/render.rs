@@ -1,4 +1,4 @@
-//! How oned shows its objects: the same elements as the recorded ones.
+//! XML of oned's objects, with the elements of recorded ones.
 
 use serde_json::{Map, Value, json};
 
@@ -99,7 +99,7 @@ impl Cloud {
         Element::of("VMTEMPLATE", parts)
     }
 
-    /// In the pool there are no leases.
+    /// Pools contain no leases.
     pub fn network_element(&self, known: &Network, whole: bool) -> Element {
         let of = |key: &str| known.template.get(key).unwrap_or_default().to_owned();
         let used: usize = known.ranges.iter().map(|range| range.leases.len()).sum();
@@ -154,7 +154,7 @@ impl Cloud {
         Element::of("USER", parts)
     }
 
-    /// One user's, with what they use of it.
+    /// A user with quota usage.
     pub fn quota_elements(&self, user: &User) -> Vec<Element> {
         let limits = user.vm_quota.iter().flat_map(|(metric, limit)| {
             let used = self.used(user.id, metric);
@@ -173,7 +173,7 @@ impl Cloud {
         parts
     }
 
-    /// As OneFlow shows it: everything is text, but the body is real JSON.
+    /// OneFlow's form: all values are text, but the body is JSON.
     pub fn document_json(&self, owned: &Owned, kind: i64, body: Map<String, Value>) -> Value {
         let mut shown = Element::of("DOCUMENT", self.document_head(owned, kind)).to_json();
         shown["TEMPLATE"] = json!({"BODY": body});
@@ -336,7 +336,7 @@ fn range_element(range: &super::AddressRange, whole: bool) -> Element {
     Element::of("AR", parts)
 }
 
-/// -2 any, -1 any but DONE, else that state.
+/// -2 any, -1 any but DONE, otherwise this state.
 pub fn state_fits(vm: &Vm, asked: i64) -> bool {
     match asked {
         -2 => true,

@@ -1,4 +1,4 @@
-//! A role of a service: its VMs, and how it is shown.
+//! A role of a service: VMs and JSON form.
 
 use std::collections::BTreeMap;
 
@@ -26,27 +26,27 @@ pub enum RoleState {
 #[derive(Debug, Clone)]
 pub struct Node {
     pub vm: Id,
-    /// What OneFlow knew of it when it was made.
+    /// A VM as OneFlow stored it at its creation.
     pub info: Value,
 }
 
 #[derive(Debug, Clone)]
 pub struct Role {
     pub name: String,
-    /// As the caller gave it, with the defaults that OneFlow has filled in.
+    /// As the caller gave it, with OneFlow's defaults.
     pub body: Map<String, Value>,
     pub state: RoleState,
     pub cardinality: i64,
-    /// `None` until the service is looked at for the first time.
+    /// `None` until the first evaluation.
     pub nodes: Option<Vec<Node>>,
     pub last_vmname: Option<u64>,
     pub scale_way: Option<ScaleWay>,
     pub cooldown_until_ms: u64,
-    /// Of the policy that asked for the last change.
+    /// Cooldown of the policy that caused the last change.
     pub cooldown_asked_s: Option<u64>,
-    /// VMs on their way out.
+    /// VMs that are being removed.
     pub leaving: Vec<Id>,
-    /// VMs that must run before the deployment or the scaling of the role is over; `None`: OneFlow waits for none.
+    /// VMs that must run before the deployment or scaling of the role is complete; `None` if OneFlow waits for none.
     pub awaited: Option<Vec<Id>>,
     /// The last condition of each VM that the watchdog processed: it acts on changes, not on states.
     pub noticed: BTreeMap<Id, Condition>,
@@ -69,7 +69,7 @@ pub enum ScaleWay {
     Down = 1,
 }
 
-/// Where neither the policy nor the role says it, seconds.
+/// Default cooldown in seconds.
 pub const COOLDOWN_S: u64 = 300;
 
 impl Role {
@@ -143,7 +143,7 @@ impl Role {
         self.body.get("shutdown_action").map(text_of)
     }
 
-    /// What it adds to its VM template: an object since 7.0, text before.
+    /// Additions to the VM template: an object since 7.0, text before.
     pub fn contents(&self) -> Template {
         match (self.body.get("template_contents"), self.body.get("vm_template_contents")) {
             (Some(Value::Object(contents)), _) => Template::from_json(contents),
@@ -173,7 +173,7 @@ impl Role {
     }
 }
 
-/// A number, or a text that holds one.
+/// A number, or a text with a number.
 pub fn integer(object: &Map<String, Value>, key: &str) -> Option<i64> {
     match object.get(key)? {
         Value::Number(number) => number.as_i64(),

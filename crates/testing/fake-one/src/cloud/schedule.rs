@@ -1,4 +1,4 @@
-//! When scheduled rules fire: cron with five fields, in UTC.
+//! Scheduled policies: cron with five fields, in UTC.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl Cron {
         })
     }
 
-    /// Whether it fires in the minute that begins at `epoch_s`.
+    /// Whether it fires in the minute that starts at `epoch_s`.
     pub fn fires(&self, epoch_s: u64) -> bool {
         let (days, seconds) = (epoch_s / 86_400, epoch_s % 86_400);
         let (month, day) = month_and_day(days);
@@ -47,11 +47,11 @@ impl Cron {
             && self.hours.contains(&((seconds / 3600) as u32))
             && self.days.contains(&day)
             && self.months.contains(&month)
-            // The first of January 1970 was a Thursday.
+            // 1 January 1970 was a Thursday.
             && self.weekdays.contains(&(((days + 4) % 7) as u32))
     }
 
-    /// Whether it fires after `since_s` and not later than `now_s`; looks back a day at most.
+    /// Whether it fires after `since_s` and until `now_s`; checks at most one day.
     pub fn fired(&self, since_s: u64, now_s: u64) -> bool {
         let first = since_s.max(now_s.saturating_sub(86_400)) / 60 + 1;
         (first..=now_s / 60).any(|minute| self.fires(minute * 60))
@@ -81,7 +81,7 @@ fn field(text: &str, least: u32, most: u32) -> Result<BTreeSet<u32>, String> {
 }
 
 fn month_and_day(days: u64) -> (u32, u32) {
-    // Counted in eras of 400 years that begin on the first of March, so that the leap day comes last.
+    // Eras of 400 years start on 1 March, so that the leap day comes last.
     let z = days + 719_468;
     let day_of_era = z % 146_097;
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

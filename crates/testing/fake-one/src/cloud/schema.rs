@@ -1,4 +1,4 @@
-//! What OneFlow accepts as a service template, and its sentences about what it does not.
+//! Validation of service templates with OneFlow's messages.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, SchemaError> {
     Err(SchemaError(text.into()))
 }
 
-/// With the defaults filled in. `modern`: since 7.0 templates are objects, and roles have a type.
+/// Fills in the defaults. `modern`: since 7.0 templates are objects, and roles have a type.
 pub fn checked(body: Value, modern: bool) -> Result<Object, SchemaError> {
     let Value::Object(mut body) = body else { return wrong("KEY: '' must be a Hash;") };
     if modern {
@@ -171,7 +171,7 @@ fn truth(object: &Object, key: &str) -> Result<(), SchemaError> {
     }
 }
 
-/// Texts that hold a number become one.
+/// Converts texts with numbers to numbers.
 fn number(object: &mut Object, key: &str) -> Result<(), SchemaError> {
     if !object.contains_key(key) {
         return Ok(());
@@ -185,7 +185,7 @@ fn number(object: &mut Object, key: &str) -> Result<(), SchemaError> {
     }
 }
 
-/// The names before 7.0, if all roles have them.
+/// Field names before 7.0, if all roles use them.
 fn converted(body: &mut Object) {
     for (old, new) in [("custom_attrs", "user_inputs"), ("custom_attrs_values", "user_inputs_values")] {
         if let Some(value) = body.remove(old) {
@@ -211,7 +211,7 @@ fn converted(body: &mut Object) {
     }
 }
 
-/// Every input that is declared needs a value, even one that may be empty.
+/// Every declared input needs a value, which may be empty.
 pub fn inputs_given(body: &Object) -> Result<(), SchemaError> {
     let empty = Object::new();
     let of = |object: &Object, key: &str| object.get(key).and_then(Value::as_object).cloned();
@@ -246,7 +246,7 @@ fn default_network(said: &str) -> Option<(String, String)> {
     (!id.is_empty()).then(|| (how.to_owned(), id.to_owned()))
 }
 
-/// Those that were given, else the defaults of the declared ones.
+/// The given values, and the defaults of the other inputs.
 pub fn network_values(body: &Object) -> Vec<Value> {
     if let Some(Value::Array(values)) = body.get("networks_values") {
         return values.clone();

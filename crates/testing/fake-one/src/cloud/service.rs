@@ -1,4 +1,4 @@
-//! OneFlow services: what they are, how they are shown, and how one is made of its template.
+//! OneFlow services: state, JSON form, and creation from a template.
 
 use serde_json::{Map, Value, json};
 
@@ -46,7 +46,7 @@ const NAMES: [(ServiceState, &str); 16] = [
     (ServiceState::Hold, "HOLD"),
 ];
 
-/// OneFlow keeps so many lines.
+/// Maximum number of log lines.
 const LOG_KEPT: usize = 50;
 
 impl ServiceState {
@@ -62,23 +62,23 @@ impl ServiceState {
 #[derive(Debug, Clone)]
 pub struct Service {
     pub owned: Owned,
-    /// Everything but the roles, the state and the log.
+    /// The body without roles, state and log.
     pub body: Map<String, Value>,
     pub state: ServiceState,
     pub started: u64,
     pub log: Vec<Value>,
     pub roles: Vec<Role>,
-    /// A fault: nothing happens with it until it is recovered.
+    /// A fault: the service makes no progress until it is recovered.
     pub stuck: bool,
-    /// Networks that were made for it.
+    /// Networks that were created for the service.
     pub made: Vec<Id>,
-    /// A role on its way out.
+    /// A role that is being removed.
     pub removing: Option<String>,
     /// The watchdog checks the service: from RUNNING on, until OneFlow scales or changes it.
     pub watched: bool,
 }
 
-/// What OneFlow answers when it does not do it.
+/// Why OneFlow rejects a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct FlowError {
@@ -91,7 +91,7 @@ impl FlowError {
         FlowError { status, text: text.into() }
     }
 
-    /// OneFlow has these two the wrong way round.
+    /// OneFlow swaps these two codes.
     pub fn of(refused: &Refused, method: &str) -> FlowError {
         let status = match refused.code {
             AUTHORIZATION => 401,
@@ -102,7 +102,7 @@ impl FlowError {
         FlowError::new(status, format!("[{method}] {}", refused.message))
     }
 
-    /// Of a request that OneFlow itself stumbles over.
+    /// An internal error of OneFlow.
     pub fn stumbled(reason: &str) -> FlowError {
         FlowError::new(500, json!({"message": "Internal server error", "reason": reason}).to_string())
     }
@@ -238,7 +238,7 @@ impl Cloud {
     }
 }
 
-/// Objects are merged, roles by their names; everything else is replaced.
+/// Merges objects recursively and roles by name; replaces everything else.
 pub fn merge_bodies(base: &mut Value, over: &Value) {
     let (Value::Object(base), Value::Object(over)) = (base, over) else { return };
     for (key, value) in over {

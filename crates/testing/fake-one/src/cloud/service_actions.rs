@@ -1,4 +1,4 @@
-//! What may be asked of a service in which state, and what OneFlow answers when it may not.
+//! Actions on services by state, with OneFlow's errors.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{Cloud, FlowError, Id, Right, ServiceState, schema};
 use crate::template::text_of;
 
 impl Cloud {
-    /// `cooldown_s` where a policy asked for it.
+    /// `cooldown_s` if a policy requested the change.
     pub fn scale(
         &mut self,
         uid: Id,
@@ -45,7 +45,7 @@ impl Cloud {
         known.scale_way = Some(if up { ScaleWay::Up } else { ScaleWay::Down });
         known.cooldown_asked_s = cooldown_s;
         if cardinality < 0 {
-            // OneFlow takes it, and then cannot find so many VMs.
+            // OneFlow accepts this, and then fails to find enough VMs.
             known.state = RoleState::FailedScaling;
             service.turn(now, ServiceState::FailedScaling);
             return refused(undeploying_failed(role));
@@ -61,7 +61,7 @@ impl Cloud {
         let now = self.now_s();
         let role = self.services[&id].roles[at].clone();
         if role.scale_way == Some(ScaleWay::Down) {
-            // The oldest go first.
+            // The oldest first.
             let surplus = (role.vms().len() as i64 - role.cardinality).max(0) as usize;
             let leaving: Vec<Id> = role.vms().into_iter().take(surplus).collect();
             leaving.iter().for_each(|vm| self.shut_down(id, at, *vm));
@@ -111,7 +111,7 @@ impl Cloud {
                 let failed: Vec<usize> = roles.filter(|(_, role)| role.is_deploying()).map(|(at, _)| at).collect();
                 for at in failed {
                     self.recover_vms(id, at, uid);
-                    // A refusal is in the log; the state does not change.
+                    // The error is logged; the state does not change.
                     let _ = self.deploy_nodes(id, at);
                 }
             }
@@ -177,7 +177,7 @@ impl Cloud {
         self.services.get_mut(&id).expect("it is there").roles[at].awaited = Some(awaited);
     }
 
-    /// Ends all VMs at once. The service is UNDEPLOYING until they are gone, children before parents.
+    /// Terminates all VMs. The service is UNDEPLOYING until they are gone, children before parents.
     fn recover_delete(&mut self, id: Id) -> Result<(), FlowError> {
         let service = self.services[&id].clone();
         if let Some(role) = service.roles.iter().find(|role| role.cardinality < 0) {
@@ -185,7 +185,7 @@ impl Cloud {
         }
         for vm in service.roles.iter().flat_map(Role::vms) {
             if self.act(vm, "terminate-hard").is_err() {
-                // Refused only if it is gone.
+                // Only rejected if the VM is gone.
                 let _ = self.recover_vm(vm, 3);
             }
         }
@@ -204,7 +204,7 @@ impl Cloud {
         let now = self.now_s();
         let vms: Vec<Id> = service.roles.iter().flat_map(Role::vms).collect();
         for vm in vms {
-            // One that somebody else released already is fine.
+            // Another caller may have released it already.
             let _ = self.act(vm, "release");
         }
         let service = self.services.get_mut(&id).expect("it was there");
@@ -254,7 +254,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// The same action on all VMs of the role, at once: whoever wants them one after the other has to ask so.
+    /// Performs the action on all VMs of the role at once.
     pub fn role_action(&mut self, uid: Id, id: Id, role: Option<&str>, action: &str) -> Result<(), FlowError> {
         let service = self.service(uid, id, Right::Manage)?;
         if role.is_some_and(|role| service.role_at(role).is_none()) {
@@ -262,7 +262,7 @@ impl Cloud {
         }
         let roles = service.roles.iter().filter(|known| role.is_none_or(|role| known.name == role));
         for vm in roles.flat_map(Role::vms).collect::<Vec<_>>() {
-            // Scheduled, so a refusal shows in the VM only.
+            // The action is scheduled, so an error is only visible in the VM.
             let _ = self.act(vm, action);
         }
         Ok(())

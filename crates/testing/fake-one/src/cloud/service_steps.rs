@@ -1,4 +1,4 @@
-//! What time does to services: deployment by parents, scaling, cooldown, the watchdog, and the way out.
+//! Progress of services over time: deployment by parents, scaling, cooldown, watchdog, deletion.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::role::{Condition, Node, RoleState, ScaleWay};
 use super::{Cloud, Id, Service, ServiceState, VmState};
 use crate::template::{Template, text_of};
 
-/// How a set of VMs is.
+/// State of a set of VMs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fleet {
     Up,
@@ -48,7 +48,7 @@ impl Cloud {
         let ready = roots(&self.services[&id]);
         let empty = self.services[&id].roles.is_empty();
         if ready.is_empty() && !empty {
-            // Unknown or cyclic parents: OneFlow sits here for ever.
+            // Unknown or cyclic parents: OneFlow never continues.
             return;
         }
         let now = self.now_s();
@@ -131,7 +131,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// Makes the networks that were asked for, and puts their numbers and the inputs into the roles.
+    /// Creates the requested networks, and adds their ids and the inputs to the roles.
     fn make_networks(&mut self, id: Id) -> Result<(), String> {
         let service = self.services[&id].clone();
         let mut values = super::schema::network_values(&service.body);
@@ -357,13 +357,13 @@ impl Cloud {
             let made = service.made.clone();
             self.services.remove(&id);
             for network in made {
-                // Somebody else may have taken an address of it: then it stays, as in OneFlow.
+                // If another user holds a lease, the network stays, as in OneFlow.
                 let _ = self.delete_network(network);
             }
         }
     }
 
-    /// The role's way, the service's way, `terminate`; and where that is refused, harder and harder.
+    /// Shutdown action of the role, then of the service, then `terminate`; if it is rejected, a harder one.
     pub(super) fn shut_down(&mut self, id: Id, at: usize, vm: Id) {
         let service = &self.services[&id];
         let asked = service.roles[at].shutdown_action();
@@ -373,13 +373,13 @@ impl Cloud {
             _ => "terminate",
         };
         if self.act(vm, action).is_err() && self.act(vm, "terminate-hard").is_err() {
-            // A VM that is gone already needs nothing more.
+            // The VM is gone.
             let _ = self.recover_vm(vm, 3);
         }
     }
 }
 
-/// Roles that wait, and whose parents all run (or, held, exist).
+/// Waiting roles whose parents all run (or, held, exist).
 fn roots(service: &Service) -> Vec<usize> {
     let fit = |name: &String| {
         service

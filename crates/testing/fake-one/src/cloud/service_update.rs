@@ -1,4 +1,4 @@
-//! Changing a service that runs: what may be changed, and what OneFlow says of the rest.
+//! Updates of a running service, with OneFlow's errors.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ const FIXED: [&str; 10] = [
     "user_inputs_values",
 ];
 const FIXED_OF_ROLE: [&str; 6] = ["cardinality", "last_vmname", "nodes", "parents", "state", "template_id"];
-/// Those of a role that are kept where they were said anew.
+/// Fields of a role that an update keeps.
 const FREE_OF_ROLE: [&str; 7] = [
     "cooldown",
     "elasticity_policies",
@@ -30,7 +30,7 @@ const FREE_OF_ROLE: [&str; 7] = [
 ];
 
 impl Cloud {
-    /// The whole body, or with `append` what shall be different.
+    /// Replaces the whole body, or merges it with `append`.
     pub fn update_service(&mut self, uid: Id, id: Id, said: &Value, append: bool) -> Result<(), FlowError> {
         let service = self.service(uid, id, Right::Manage)?;
         if !matches!(service.state, ServiceState::Running | ServiceState::Warning) {

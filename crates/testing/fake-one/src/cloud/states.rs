@@ -1,4 +1,4 @@
-//! Numbers and names of the states of a VM.
+//! State numbers and names of VMs.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub enum VmState {
     CloningFailure = 11,
 }
 
-/// Those that this cloud can be in.
+/// States that this cloud supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum LcmState {
     Init = 0,
@@ -103,7 +103,7 @@ const LCM: [(LcmState, &str); 25] = [
     (LcmState::EpilogFailure, "EPILOG_FAILURE"),
 ];
 
-/// As oned names it in its refusals: of an active VM what it is doing.
+/// Name in oned's error messages: for an active VM, its LCM state.
 pub fn state_name(state: VmState, lcm: LcmState) -> &'static str {
     let names = match state {
         VmState::Active => LCM.iter().find(|(known, _)| *known == lcm).map(|(_, name)| *name),

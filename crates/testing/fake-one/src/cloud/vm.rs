@@ -1,4 +1,4 @@
-//! VMs: their way from pending to done.
+//! Life cycle of VMs.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ pub struct Vm {
     pub template: Template,
     pub user_template: Template,
     pub history: Vec<History>,
-    /// Values of the last monitoring, for rules that look at them.
+    /// Monitoring values for policies.
     pub monitoring: Template,
-    /// Each start is another.
+    /// Changes with each start.
     pub boots: u64,
     pub(super) next: Option<(u64, Next)>,
     pub(super) aim: Option<Aim>,
@@ -33,7 +33,7 @@ pub struct History {
     pub action: i64,
 }
 
-/// What time does to it.
+/// Changes over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Deploy,
@@ -42,7 +42,7 @@ pub(super) enum Next {
     Settle,
 }
 
-/// Where it comes to rest once it is stopped.
+/// Final state after a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aim {
     Done,
@@ -70,12 +70,12 @@ impl Vm {
         self.state == VmState::Active && self.lcm.is_failure()
     }
 
-    /// The host of the VM does not answer.
+    /// The host of the VM does not respond.
     pub fn is_lost(&self) -> bool {
         self.state == VmState::Active && self.lcm == LcmState::Unknown
     }
 
-    /// The VM was stopped by a user and does not change.
+    /// A user stopped the VM; its state does not change.
     pub fn is_at_rest(&self) -> bool {
         matches!(self.state, VmState::Poweroff | VmState::Undeployed | VmState::Stopped | VmState::Suspended)
     }
@@ -220,7 +220,7 @@ impl Cloud {
         self.after(id, self.pace.boot_ms, Next::Up);
     }
 
-    /// The hypervisor says that the machine is gone.
+    /// The hypervisor reports that the machine is gone.
     pub fn machine_gone(&mut self, id: Id) {
         let Some(vm) = self.vms.get(&id) else { return };
         match vm.aim {
@@ -234,7 +234,7 @@ impl Cloud {
                 self.after(id, self.pace.shutdown_ms, Next::Settle);
             }
             None if vm.state == VmState::Active && !vm.lcm.is_failure() => {
-                // It shut itself down.
+                // The guest shut down.
                 self.vms.get_mut(&id).expect("it is there").next = None;
                 self.turn(id, VmState::Poweroff, LcmState::Init);
             }

@@ -1,4 +1,4 @@
-//! What may be done with a VM in which state: `one.vm.action` and `one.vm.recover`.
+//! Actions on VMs by state: `one.vm.action` and `one.vm.recover`.
 
 use super::vm::{Aim, Next};
 use super::{ACTION, Cloud, Id, LcmState, Order, Refused, VmState, state_name};
@@ -20,7 +20,7 @@ impl Cloud {
             Err(Refused::new(ACTION, text))
         };
         match (verb, state) {
-            // oned takes it, and nothing is left to do.
+            // oned accepts it without an effect.
             ("terminate", VmState::Done) => {}
             ("terminate", _) if running || lost => self.stop(id, LcmState::Shutdown, Aim::Done, hard),
             ("terminate", VmState::Pending | VmState::Hold | VmState::Cloning | VmState::CloningFailure) => {
@@ -84,7 +84,7 @@ impl Cloud {
         self.orders.push(Order::Stop { vm: id, hard });
     }
 
-    /// 0 failure, 1 success, 2 retry, 3 delete, 4 delete and make again, 5 delete from the database.
+    /// 0 failure, 1 success, 2 retry, 3 delete, 4 delete and recreate, 5 delete from the database.
     pub fn recover_vm(&mut self, id: Id, operation: i64) -> Result<(), Refused> {
         let vm = self.vm(id)?;
         let (state, lcm) = (vm.state, vm.lcm);

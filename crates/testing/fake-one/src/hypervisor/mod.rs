@@ -1,4 +1,4 @@
-//! The port to whatever runs the VMs: nothing, pretended agents, or a program for each.
+//! Port for running VMs: none, simulated agents, or a program for each.
 
 mod machine;
 mod pretend;
@@ -14,20 +14,20 @@ pub use machine::Machine;
 pub use pretend::{Pretend, PretendSettings};
 pub use programs::Programs;
 
-/// Told when a machine is gone, whatever the reason.
+/// Called when a machine is gone, whatever the reason.
 pub type Gone = Arc<dyn Fn(Id) + Send + Sync>;
 
-/// None of these waits: what takes time is told by [`Gone`].
+/// These functions do not block; [`Gone`] reports the end.
 pub trait Hypervisor: Send + Sync + 'static {
     fn start(&self, machine: Machine);
     fn stop(&self, vm: Id, hard: bool);
-    /// The same machine again. It is not told as gone.
+    /// Restarts the machine without reporting it as gone.
     fn reboot(&self, machine: Machine);
-    /// Ends all machines.
+    /// Stops all machines.
     fn end(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// Machines that do nothing: for callers that look after their VMs themselves.
+/// Machines without a function, for callers that run their VMs themselves.
 pub struct Nothing {
     pub gone: Gone,
 }

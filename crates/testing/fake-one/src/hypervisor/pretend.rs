@@ -1,5 +1,4 @@
-//! VMs in which nothing runs but an agent that says what a truthful one would: it takes its assignment, publishes what it
-//! serves, drains and starts again when it is told.
+//! Simulated agents in VMs: they accept assignments, publish attributes, drain and restart.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,12 +19,12 @@ use crate::template::Template;
 
 #[derive(Debug, Clone)]
 pub struct PretendSettings {
-    /// From the start, or a new assignment, until it serves.
+    /// Delay between a start, or a new assignment, and readiness.
     pub ready_after: Duration,
     pub look_every: Duration,
-    /// `TRELLIS_SEEN` is said so often.
+    /// Heartbeat interval (`TRELLIS_SEEN`).
     pub seen_every: Duration,
-    /// PEM that a SuperLink publishes.
+    /// PEM of a SuperLink's authority.
     pub authority: String,
     pub flower_version: String,
     pub fleet_port: u16,
@@ -85,7 +84,7 @@ impl Hypervisor for Pretend {
 
     fn stop(&self, vm: Id, hard: bool) {
         self.replace(vm, None);
-        // An agent that is shut down says so; one whose plug is pulled cannot.
+        // An agent reports a shutdown, but not a power-off.
         if let Some(shared) = self.shared.upgrade().filter(|_| !hard) {
             shared.with(|cloud| farewell(cloud, vm));
         }
@@ -114,7 +113,7 @@ fn farewell(cloud: &mut Cloud, vm: Id) {
             said.set(key, "NO");
         }
     }
-    // Only a VM that is there can be updated, and it was a moment ago.
+    // The VM exists; only existing VMs can be updated.
     let _ = cloud.update_user_template(vm, said, false, "pretend");
 }
 
@@ -130,9 +129,9 @@ async fn live(mut agent: Agent, shared: Weak<Shared>) {
 struct Agent {
     id: Id,
     settings: PretendSettings,
-    /// Of the program that it would have started.
+    /// Instance of the simulated program.
     instance: u64,
-    /// The assignment in force, as it stands in the template.
+    /// The assignment in force, as in the template.
     taken: Option<String>,
     serves_at_ms: Option<u64>,
     seen_at_ms: u64,
@@ -171,7 +170,7 @@ impl Agent {
         if !faults.iter().any(|fault| matches!(fault, AgentFaultKind::Failed(_))) {
             whole.erase(keys::FL_ERROR);
         }
-        // Only a VM that is there can be updated, and it is.
+        // The VM exists; only existing VMs can be updated.
         let _ = cloud.update_user_template(self.id, whole, true, "pretend");
     }
 

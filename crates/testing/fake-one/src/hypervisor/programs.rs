@@ -1,4 +1,4 @@
-//! A program for each VM, in a process group of its own, with its context in a directory.
+//! Runs a program for each VM, in its own process group, with its context in a directory.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,9 +16,9 @@ use tokio::task::JoinHandle;
 use super::{Gone, Hypervisor, Machine};
 use crate::cloud::Id;
 
-/// How long a program may take to end after SIGTERM.
+/// Time for a program to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
-/// Orders that wait for one machine.
+/// Queue length of orders for a machine.
 const ORDERS: usize = 16;
 
 pub struct Programs {
@@ -28,7 +28,7 @@ pub struct Programs {
     running: Mutex<BTreeMap<Id, Kept>>,
 }
 
-/// Its orders, and whoever keeps it.
+/// Order queue and task of a machine.
 type Kept = (mpsc::Sender<Order>, JoinHandle<()>);
 
 enum Order {
@@ -37,7 +37,7 @@ enum Order {
 }
 
 impl Programs {
-    /// The program and its arguments; below `directory` each VM has its own, `vm-7`.
+    /// The program and its arguments; `directory` contains a directory for each VM, `vm-7`.
     pub fn new(command: Vec<String>, directory: PathBuf, gone: Gone) -> Programs {
         Programs { command, directory, gone, running: Mutex::new(BTreeMap::new()) }
     }
@@ -71,7 +71,7 @@ impl Hypervisor for Programs {
         let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
         Box::pin(async move {
             for (orders, _) in running.values() {
-                // One that is gone has nobody to listen.
+                // The machine is gone.
                 let _ = orders.try_send(Order::Stop { hard: false });
             }
             for (_, task) in running.into_values() {
@@ -142,18 +142,18 @@ async fn finish(child: &mut Child, group: Option<Pid>, hard: bool) {
     if !hard {
         kill(group, Signal::TERM);
         if tokio::time::timeout(GRACE, child.wait()).await.is_ok() {
-            // Children that it left behind go with it.
+            // Also kills children that the program left behind.
             return kill(group, Signal::KILL);
         }
     }
     kill(group, Signal::KILL);
-    // It cannot ignore that.
+    // SIGKILL cannot be ignored.
     let _ = child.wait().await;
 }
 
 fn kill(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
-        // A group that is gone already is what was wanted.
+        // The group is already gone.
         let _ = kill_process_group(group, signal);
     }
 }

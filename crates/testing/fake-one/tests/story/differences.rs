@@ -1,5 +1,5 @@
-//! Where the fake may differ from what was recorded, and why. Hosts, groups, markets, hooks and rules of access are not in the
-//! story at all: of them the fake has the least that a client needs, or nothing.
+//! Allowed differences from the recording, with reasons. The story contains no hosts, groups, markets, hooks and ACL rules;
+//! the fake implements little or nothing of them.
 
 pub struct Excused {
     /// The wording may differ.
@@ -13,10 +13,10 @@ impl Excused {
     }
 }
 
-/// In every answer: they depend on when the recording looked.
+/// In every response: these depend on the time of the recording.
 const ALWAYS: [&str; 2] = ["/MONITORING/", "/HISTORY_RECORDS/"];
 
-/// The exchange, the paths in which it may differ, and why.
+/// The exchange, the paths that may differ, and why.
 const PATHS: [(&str, &str, &str); 4] = [
     ("vm.info-running", "/VM/TEMPLATE/SNAPSHOT", "snapshots are not made here, nobody asks for them"),
     ("vmpool.infoextended", "/VM/TEMPLATE/SNAPSHOT", "snapshots are not made here, nobody asks for them"),

@@ -1,4 +1,4 @@
-//! One recorded exchange: read, sent again, compared.
+//! One recorded exchange: parses, replays and compares it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -95,7 +95,7 @@ fn json(body: &str) -> Said {
     }
 }
 
-/// The whole answer; but of one that holds XML, the elements of that.
+/// The whole response, or the elements of the XML in it.
 fn rpc(body: &str) -> Said {
     let root = Element::parse(body).expect("an answer is XML");
     let mut texts = Vec::new();
@@ -118,7 +118,7 @@ async fn send(recorded: &Recorded, at: SocketAddr, handle: &Handle) -> Answered 
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n");
     for (name, value) in &recorded.headers {
         let vm = recorded.headers.iter().find(|(name, _)| name == "X-ONEGATE-VMID");
-        // The secrets of the fake are its own.
+        // The fake has its own secrets.
         let own = vm.filter(|_| name == "X-ONEGATE-TOKEN" && !recorded.name.starts_with("auth-"));
         let own = own.and_then(|(_, id)| handle.token(id.parse().ok()?));
         head.push_str(&format!("{name}: {}\r\n", own.as_ref().unwrap_or(value)));

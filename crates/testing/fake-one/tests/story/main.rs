@@ -1,5 +1,5 @@
-//! The fake lives through what was recorded from a real OpenNebula: the recorded requests are sent, and its answers must have
-//! the same status, the same texts and the same elements. Where it is allowed to differ is named in `differences`.
+//! Replays requests recorded from a real OpenNebula. The responses must have the same status, texts and elements, except for
+//! `differences`.
 
 mod differences;
 mod exchange;
@@ -14,7 +14,7 @@ use trellis_fake_one::template::Template;
 use trellis_fake_one::{Config, FakeOne, Handle};
 
 const STORY: &str = include_str!("../recorded/story.txt");
-/// Each wait of the story.
+/// Timeout of each wait.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +42,7 @@ async fn the_fake_answers_as_the_recorded_one() {
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// The VMs of services that are `ready` say so as soon as they run.
+/// VMs of services in `ready` report readiness as soon as they run.
 async fn wait(handle: &Handle, words: &[&str], ready: &[Id]) -> Vec<String> {
     let id = words[1].parse().expect("a number");
     let what = words[words.len() - 1].to_owned();
@@ -80,7 +80,7 @@ async fn wait(handle: &Handle, words: &[&str], ready: &[Id]) -> Vec<String> {
     vec![format!("it never came to that: {service:?}")]
 }
 
-/// What the recording did beside the recorded exchanges.
+/// Actions of the recording between the exchanges.
 fn act(handle: &Handle, words: &[&str]) -> Vec<String> {
     handle.with(|cloud| {
         match words {

@@ -1,4 +1,4 @@
-//! The shape of an answer: which elements it has, wherever they stand and however often.
+//! Shape of a response: the set of element paths.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,13 @@
-//! A control plane for suites that are not written in Rust: prints where its kubeconfig is, and ends with a signal.
+//! A control plane for test suites in other languages: prints the path of its kubeconfig and runs until a signal.
 //!
-//! `kube-control-plane api-server` has nothing beside the API server: objects stay as they are written.
-//! `kube-control-plane --FLAG…` has all parts, and the controllers these flags of theirs.
+//! `kube-control-plane api-server` starts only etcd and the API server: no controller changes objects.
+//! `kube-control-plane --FLAG…` starts all parts, with these flags for the controllers.
 
 use std::process::ExitCode;
 
 use trellis_testing::kube::{ControlPlane, Flags, Parts};
 
-/// As the suites count what cannot be had here.
+/// Exit status of the suites for missing prerequisites.
 const CANNOT_BE_HAD: u8 = 75;
 
 fn main() -> ExitCode {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let flags = Flags { controllers, ..Flags::default() };
     let Some(plane) = ControlPlane::start_with(parts, flags) else { return ExitCode::from(CANNOT_BE_HAD) };
     println!("{}", plane.kubeconfig().display());
-    // What a signal leaves behind, the control plane's watchdog ends.
+    // The watchdog cleans up after a signal.
     loop {
         std::thread::park();
     }

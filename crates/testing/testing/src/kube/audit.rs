@@ -1,4 +1,4 @@
-//! Who asked the API server to change what: from its audit log, and from its counters.
+//! The writes to an API server: from its audit log, and from its counters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,18 +7,18 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 const CHANGING: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
-/// As its counters name them; `APPLY` is a patch by server-side apply.
+/// Verbs in the counters; `APPLY` is a server-side apply.
 const COUNTED: [&str; 6] = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"];
 
-/// A request, answered.
+/// An audited request and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     pub user: String,
-    /// Of the program: `kubectl/v1.35.4 …`.
+    /// User agent: `kubectl/v1.35.4 …`.
     pub agent: String,
-    /// `create`, `update`, `patch`, `delete`, `deletecollection`; of service accounts also `get`, `list`, `watch`.
+    /// `create`, `update`, `patch`, `delete`, `deletecollection`; for service accounts also `get`, `list`, `watch`.
     pub verb: String,
-    /// `apps`; empty for the core.
+    /// `apps`; empty for the core group.
     pub group: String,
     /// `statefulsets`, `federations/status`.
     pub resource: String,
@@ -34,7 +34,7 @@ pub(super) fn policy() -> Value {
         "omitStages": ["RequestReceived"],
         "rules": [
             {"level": "Metadata", "verbs": CHANGING},
-            // What a program with a role of its own does, so that tests can tell which of its permissions it uses.
+            // All requests of service accounts, so that tests can check which permissions a program uses.
             {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
             {"level": "None"},
         ],
@@ -85,7 +85,7 @@ pub(super) fn counted(metrics: &str) -> BTreeMap<String, u64> {
     counts
 }
 
-/// None of the labels that are asked for has values with quotes.
+/// The values of these labels contain no quotes.
 fn label<'a>(line: &'a str, name: &str) -> &'a str {
     let mut parts = line.split(['{', ',']);
     let value = parts.find_map(|part| part.strip_prefix(name)?.strip_prefix("=\""));

@@ -1,4 +1,4 @@
-//! One HTTPS request at a time to an API server, with a bearer token. Enough for readiness, metrics and a few objects.
+//! A minimal HTTPS client for an API server, with a bearer token. Enough for readiness, metrics and a few objects.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -15,7 +15,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) struct Endpoint {
     pub port: u16,
-    /// The certificates by which it is known. The API server makes them when it first starts.
+    /// The CA certificates of the API server, which it creates at its first start.
     pub authority: PathBuf,
 }
 
@@ -31,7 +31,7 @@ impl Endpoint {
 
     pub fn call(&self, method: &str, path: &str, token: &str, body: Option<&str>) -> io::Result<Answer> {
         let body = body.unwrap_or_default();
-        // Version 1.0 of HTTP: the answer ends with the connection and is in one piece.
+        // HTTP/1.0: the response ends with the connection and is not chunked.
         let request = format!(
             "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -41,7 +41,7 @@ impl Endpoint {
         stream.write_all(request.as_bytes())?;
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {
-            // The other side need not say goodbye.
+            // The server may close without a TLS close_notify.
             Err(why) if why.kind() != io::ErrorKind::UnexpectedEof => return Err(why),
             _ => {}
         }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_its_status_and_what_follows_the_empty_line() {
+    fn a_response_is_split_into_status_and_body() {
         let answer = parse("HTTP/1.0 403 Forbidden\r\nContent-Type: text/plain\r\n\r\nno\r\n\r\nnever").expect("HTTP");
         assert_eq!((answer.status, answer.body.as_str()), (403, "no\r\n\r\nnever"));
         assert!(parse("HTTP/1.0 200 OK\r\n").is_none());

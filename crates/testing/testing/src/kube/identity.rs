@@ -1,5 +1,5 @@
-//! Keys of a control plane: the one that signs tokens of service accounts, the authority that signs certificates of users, and
-//! what the API server shows to API servers behind it.
+//! Keys of a control plane: the signing key of service account tokens, the CA of client certificates, and the identity
+//! of the aggregation layer.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ pub(super) const ACCOUNT_KEY: &str = "accounts.key";
 pub(super) const ACCOUNT_PUBLIC_KEY: &str = "accounts.pub";
 pub(super) const USERS_AUTHORITY: &str = "users.crt";
 pub(super) const AGGREGATOR: &str = "aggregator";
-/// Not the one of users: none of them may speak for another.
+/// A CA of its own: no user may act as the aggregator.
 pub(super) const AGGREGATOR_AUTHORITY: &str = "aggregator-ca.crt";
 pub(super) const AGGREGATOR_CERTIFICATE: &str = "aggregator.crt";
 pub(super) const AGGREGATOR_KEY: &str = "aggregator.key";
@@ -38,7 +38,7 @@ impl Identities {
         Identities { authority: authority("users", directory, USERS_AUTHORITY) }
     }
 
-    /// Certificate and key as a kubeconfig has them: PEM in base64.
+    /// Returns certificate and key in kubeconfig format: base64 of PEM.
     pub fn certificate_for(&self, user: &str, group: Option<&str>) -> (String, String) {
         let (certificate, key) = client(user, group, &self.authority);
         (BASE64_STANDARD.encode(certificate), BASE64_STANDARD.encode(key))
@@ -55,7 +55,7 @@ fn authority(name: &str, directory: &Path, file: &str) -> Issuer<'static, KeyPai
     Issuer::new(params, own_key)
 }
 
-/// Certificate and key.
+/// Returns certificate and key.
 fn client(user: &str, group: Option<&str>, authority: &Issuer<'static, KeyPair>) -> (String, String) {
     let mut params = CertificateParams::default();
     params.distinguished_name = named(user, group);
@@ -86,7 +86,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
-/// Good enough for a server on loopback that lives as long as a test.
+/// Sufficient for a server on loopback that runs only during a test.
 pub(super) fn random_token() -> String {
     (0..2).map(|_| format!("{:016x}", RandomState::new().hash_one(()))).collect()
 }

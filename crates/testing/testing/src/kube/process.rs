@@ -1,4 +1,4 @@
-//! Programs of a control plane as processes that end with whoever started them, and their logs.
+//! Processes of a control plane, which end with the test process, and their logs.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt;
@@ -10,8 +10,9 @@ use super::programs::name;
 
 const PIDS: &str = "pids";
 
-/// Waits for the end of its input, which is the end of this process or of the watchdog's value. What then still runs in the
-/// directory is ended, and the directory removed. A process id counts only while the process works in that directory.
+/// Waits for the end of its input, which is the end of the test process or the drop of the watchdog. Then kills the
+/// processes that still run in the directory, and removes the directory. A pid counts only while the process works in
+/// that directory.
 const SCRIPT: &str = r#"
     cat > /dev/null
     for pid in $(cat "$1/pids" 2> /dev/null); do
@@ -23,7 +24,7 @@ const SCRIPT: &str = r#"
     done
 "#;
 
-/// Tests that panic, are killed or share a control plane leave nothing behind: neither processes nor files.
+/// Cleans up processes and files, even if the test panics or is killed.
 pub(super) struct Watchdog {
     child: Child,
     input: Option<ChildStdin>,
@@ -33,7 +34,7 @@ impl Watchdog {
     pub fn of(directory: &Path) -> Watchdog {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "watchdog"]).arg(directory);
-        // A group of its own: an interrupt at the terminal is not for it.
+        // A separate process group: a terminal interrupt must not reach it.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("a shell");
         let input = child.stdin.take();
@@ -51,7 +52,7 @@ impl Drop for Watchdog {
 pub(super) struct Process(Mutex<Child>);
 
 impl Process {
-    /// Works in the directory, where its log is `<name>.log`. The watchdog must know that directory.
+    /// Starts a program in the directory with the log `<name>.log`. The watchdog must know the directory.
     pub fn start(program: &Path, arguments: &[String], directory: &Path, _watched: &Watchdog) -> Process {
         let log = appended(&directory.join(format!("{}.log", name(program))));
         let mut command = Command::new(program);

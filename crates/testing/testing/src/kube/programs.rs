@@ -1,4 +1,4 @@
-//! Where the programs of a control plane are: `$KUBEBUILDER_ASSETS`, else what `tests/provision_kube.py` made.
+//! Finds the programs of a control plane: `$KUBEBUILDER_ASSETS`, or the cache of `tests/provision_kube.py`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ const CACHED: &str = "kube-1.35";
 pub(super) struct Programs(PathBuf);
 
 impl Programs {
-    /// An error says which are missing, and where they were looked for.
+    /// Fails with the missing programs and the searched directory.
     pub fn find(parts: Parts) -> Result<Programs, String> {
         let programs = Programs(directory());
         let mut wanted = vec![programs.etcd(), programs.api_server(), programs.kubectl()];

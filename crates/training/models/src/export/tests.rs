@@ -1,5 +1,6 @@
-//! What others make of the files is tested with numpy and torch (tests/models); here, what we make of them.
+//! Exports read back by this crate. `tests/models` reads them with numpy and torch.
 
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 use bytes::Bytes;
@@ -12,28 +13,28 @@ use super::*;
 use crate::read_model;
 use crate::testing::{array, checkpoint, every_dtype, model};
 
-fn place() -> (TempDir, PathBuf) {
+fn target() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model");
     (directory, path)
 }
 
-fn named(format: Format) -> Export {
+fn options(format: Format) -> Export {
     Export { format, overwrite: false, positional: false }
 }
 
 #[test]
-fn safetensors_come_back_as_they_were() {
-    let (_directory, path) = place();
-    let notes = named(Format::Safetensors).write(&every_dtype(), &path).unwrap();
+fn safetensors_round_trip() {
+    let (_directory, path) = target();
+    let notes = options(Format::Safetensors).write(&every_dtype(), &path).unwrap();
     assert_eq!(read_model(&path).unwrap(), every_dtype());
     assert!(notes.is_empty());
 }
 
 #[test]
-fn npz_come_back_as_they_were_but_for_bfloat16() {
-    let (_directory, path) = place();
-    let notes = named(Format::Npz).write(&every_dtype(), &path).unwrap();
+fn npz_round_trips_except_for_bfloat16() {
+    let (_directory, path) = target();
+    let notes = options(Format::Npz).write(&every_dtype(), &path).unwrap();
     let widened = |(slot, data): (&Slot, &Bytes)| match slot.dtype {
         Dtype::Bf16 => {
             let wide = data.chunks(2).flat_map(|half| [0, 0, half[0], half[1]]).collect();
@@ -48,10 +49,10 @@ fn npz_come_back_as_they_were_but_for_bfloat16() {
 }
 
 #[test]
-fn positions_are_read_by_number_and_named_as_flower_names_them() {
-    let (_directory, path) = place();
+fn positional_arrays_are_sorted_by_number_and_named_like_in_flower() {
+    let (_directory, path) = target();
     let arrays: Vec<_> = (0..12).map(|index| array(&format!("layer {index}"), Dtype::F32, &[index])).collect();
-    Export { positional: true, ..named(Format::Npz) }.write(&model(arrays), &path).unwrap();
+    Export { positional: true, ..options(Format::Npz) }.write(&model(arrays), &path).unwrap();
     let shapes: Vec<(String, Vec<usize>)> =
         read_model(&path).unwrap().layout.0.iter().map(|slot| (slot.name.clone(), slot.shape.clone())).collect();
     let expected: Vec<_> = (0..12).map(|index| (index.to_string(), vec![index])).collect();
@@ -61,7 +62,7 @@ fn positions_are_read_by_number_and_named_as_flower_names_them() {
 /// As numpy.savez_compressed writes them.
 #[test]
 fn compressed_npz_are_read() {
-    let (_directory, path) = place();
+    let (_directory, path) = target();
     let (slot, data) = array("w", Dtype::F32, &[100, 3]);
     let mut zip = zip::ZipWriter::new(File::create(&path).unwrap());
     let deflated = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
@@ -73,9 +74,9 @@ fn compressed_npz_are_read() {
 }
 
 #[test]
-fn elements_of_pytorch_storages_can_be_mapped() {
-    let (_directory, path) = place();
-    named(Format::PyTorch).write(&every_dtype(), &path).unwrap();
+fn elements_of_pytorch_storages_are_aligned_and_uncompressed() {
+    let (_directory, path) = target();
+    options(Format::PyTorch).write(&every_dtype(), &path).unwrap();
     let mut file = File::open(&path).unwrap();
     let mut zip = ZipArchive::new(file.try_clone().unwrap()).unwrap();
     for (index, data) in every_dtype().arrays.iter().enumerate() {
@@ -90,44 +91,44 @@ fn elements_of_pytorch_storages_can_be_mapped() {
 }
 
 #[test]
-fn a_file_that_exists_is_replaced_only_when_told() {
+fn an_existing_file_is_replaced_only_with_overwrite() {
     for format in [Format::Safetensors, Format::Npz, Format::PyTorch] {
-        let (directory, path) = place();
+        let (directory, path) = target();
         fs::write(&path, b"mine").unwrap();
         let error = export(&checkpoint("17", 1), format, &path).unwrap_err();
         assert!(matches!(error, ModelError::Exists { .. }), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"mine");
-        Export { overwrite: true, ..named(format) }.write(&every_dtype(), &path).unwrap();
+        Export { overwrite: true, ..options(format) }.write(&every_dtype(), &path).unwrap();
         assert_ne!(fs::read(&path).unwrap(), b"mine");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }
 
 #[test]
-fn what_cannot_be_written_leaves_nothing() {
-    let (directory, path) = place();
+fn a_failed_export_leaves_no_file() {
+    let (directory, path) = target();
     let mut bad = every_dtype();
     bad.arrays[0] = Bytes::new();
-    let error = named(Format::Npz).write(&bad, &path).unwrap_err().to_string();
-    assert!(error.contains("which is not its shape"), "{error}");
+    let error = options(Format::Npz).write(&bad, &path).unwrap_err().to_string();
+    assert!(error.contains("which does not match its shape"), "{error}");
     let nowhere = directory.path().join("nowhere/model.npz");
-    let error = named(Format::Npz).write(&every_dtype(), &nowhere).unwrap_err().to_string();
+    let error = options(Format::Npz).write(&every_dtype(), &nowhere).unwrap_err().to_string();
     assert!(error.contains("cannot write") && error.contains("nowhere"), "{error}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// Every write to this device fails as on a full disk.
+/// Every write to /dev/full fails like on a full disk.
 #[test]
 fn a_full_disk_is_an_error_in_every_format() {
     for format in [Format::Safetensors, Format::Npz, Format::PyTorch] {
-        let error = named(format).fill(&every_dtype(), Path::new("/dev/full")).unwrap_err();
+        let error = options(format).fill(&every_dtype(), Path::new("/dev/full")).unwrap_err();
         let ModelError::Disk { source, .. } = &error else { panic!("{error}") };
         assert_eq!(source.kind(), io::ErrorKind::StorageFull, "{format:?}: {source}");
     }
 }
 
 #[test]
-fn names_tell_formats() {
+fn extensions_determine_formats() {
     for (name, format) in [
         ("a.safetensors", Some(Format::Safetensors)),
         ("a.npz", Some(Format::Npz)),
@@ -141,25 +142,25 @@ fn names_tell_formats() {
 }
 
 #[test]
-fn what_is_no_model_is_told() {
-    let (_directory, path) = place();
-    let refusal = |bytes: &[u8]| {
+fn a_file_without_a_model_is_refused_with_the_reason() {
+    let (_directory, path) = target();
+    let error_of = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         read_model(&path).unwrap_err().to_string()
     };
-    for (bytes, told) in [
+    for (bytes, expected) in [
         (&b""[..], "shorter than the header"),
         (b"\x80\x02}q\x00.", "shorter than the header"),
         (b"hello, this is a text", "does not begin like a safetensors file"),
-        (b"PK\x03\x04 and no more", "not a whole zip"),
-        (b"\x02\0\0\0\0\0\0\0{}", "no arrays in it"),
+        (b"PK\x03\x04 and no more", "not a complete zip archive"),
+        (b"\x02\0\0\0\0\0\0\0{}", "it contains no arrays"),
     ] {
-        let error = refusal(bytes);
-        assert!(error.contains(told) && error.contains("cannot be read as a model"), "{error}");
+        let error = error_of(bytes);
+        assert!(error.contains(expected) && error.contains("cannot be read as a model"), "{error}");
     }
     fs::remove_file(&path).unwrap();
-    named(Format::PyTorch).write(&every_dtype(), &path).unwrap();
+    options(Format::PyTorch).write(&every_dtype(), &path).unwrap();
     let error = read_model(&path).unwrap_err().to_string();
-    assert!(error.contains("no .npz: \"model/data.pkl\" in it is no array"), "{error}");
+    assert!(error.contains("but not .npz: its member \"model/data.pkl\" is not an array"), "{error}");
     assert!(read_model(path.with_file_name("nothing")).unwrap_err().to_string().contains("cannot open"));
 }

@@ -1,4 +1,4 @@
-//! The pickle of a state dict: an ordered dict of tensors, in the few words (protocol 2) that careful readers accept.
+//! The pickle of a state dict: an ordered dict of tensors, in the opcodes of protocol 2 that `weights_only` accepts.
 
 use trellis_wire::records::Dtype;
 
@@ -59,7 +59,7 @@ impl Pickle {
             Err(_) => {
                 self.word(LONG);
                 self.word(8);
-                // As a signed number; no array has so many elements that its sign would matter.
+                // A signed number; no array has enough elements to set the sign bit.
                 self.0.extend_from_slice(&(number as u64).to_le_bytes());
             }
         }
@@ -77,7 +77,7 @@ impl Pickle {
         self.word(REDUCE);
     }
 
-    /// A call of the function that makes a tensor of a storage.
+    /// A call of the function that builds a tensor from a storage.
     fn tensor(&mut self, tensor: &Tensor<'_>, storage: usize) {
         let kind = Kind::of(tensor.dtype);
         self.global("torch._utils", kind.maker());
@@ -86,7 +86,7 @@ impl Pickle {
         self.int(0);
         self.ints(tensor.shape);
         self.ints(&strides(tensor.shape));
-        // Needs no gradient, and has no hooks.
+        // requires_grad and backward_hooks.
         self.word(FALSE);
         self.empty_ordered_dict();
         if let Kind::Untyped(dtype) = kind {
@@ -112,7 +112,7 @@ impl Pickle {
     }
 }
 
-/// How the elements are kept: types that came to torch late have no storage of their own.
+/// How the elements are stored: types that torch added late have no typed storage.
 enum Kind {
     Typed(&'static str),
     Untyped(&'static str),
@@ -150,7 +150,7 @@ impl Kind {
     }
 }
 
-/// How many elements lie between neighbours along each axis, the last index fastest.
+/// The distance of neighbours along each axis, in elements; the last index is the fastest.
 fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {

@@ -1,4 +1,4 @@
-//! Reading checkpoints: nothing is believed that the manifest and the hashes do not bear out.
+//! Reads checkpoints, and verifies their files against the manifest.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,24 +15,24 @@ use crate::manifest::{FileFacts, MANIFEST_FORMAT, Manifest};
 use crate::safetensors::{self, Content};
 use crate::{model_file, state};
 
-/// A manifest has the metrics of all rounds; one that is larger is none.
+/// A manifest contains the metrics of all rounds; a larger file is not a manifest.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// The newest checkpoint of a run that is whole.
+/// The newest undamaged checkpoint of a run.
 pub fn newest(run: &Path) -> Result<Loaded, ModelError> {
     let mut skipped = Vec::new();
     for (_, name) in rounds(run)?.into_iter().rev() {
         let path = run.join(name);
         match checkpoint(path.clone()) {
             Ok(loaded) => return Ok(Loaded { skipped, ..loaded }),
-            Err(why) if why.is_lost() => skipped.push(Skipped { path, why }),
+            Err(error) if error.is_lost() => skipped.push(Skipped { path, error }),
             Err(error) => return Err(error),
         }
     }
     match skipped.is_empty() {
         true => Err(ModelError::NoCheckpoint { path: run.to_owned() }),
         false => {
-            let skipped = skipped.into_iter().map(|skipped| skipped.why).collect();
+            let skipped = skipped.into_iter().map(|skipped| skipped.error).collect();
             Err(ModelError::AllUnusable { path: run.to_owned(), skipped })
         }
     }
@@ -43,16 +43,16 @@ pub fn checkpoint(path: PathBuf) -> Result<Loaded, ModelError> {
     let (model, state) = match (content(&path, &manifest, MODEL_FILE)?, content(&path, &manifest, STATE_FILE)?) {
         (Ok(model), Ok(state)) => (model, state),
         (model, state) => {
-            let problems = [model.err(), state.err()].into_iter().flatten().collect();
-            return Err(ModelError::Damaged { path, problems });
+            let errors = [model.err(), state.err()].into_iter().flatten().collect();
+            return Err(ModelError::Damaged { path, errors });
         }
     };
-    let state = state::read(state).map_err(|why| ModelError::damaged(&path, format!("{STATE_FILE}: {why}")))?;
+    let state = state::read(state).map_err(|reason| ModelError::damaged(&path, format!("{STATE_FILE}: {reason}")))?;
     let model = model_file::model(model.tensors);
     Ok(Loaded { checkpoint: Checkpoint { manifest, model, state }, path, skipped: Vec::new() })
 }
 
-/// Only the version is looked at before the rest, which another version may have changed.
+/// The version is read before the other fields, which another version may have changed.
 #[derive(Deserialize)]
 struct Versioned {
     format: u32,
@@ -73,8 +73,8 @@ pub fn manifest(path: &Path) -> Result<Manifest, ModelError> {
     serde_json::from_slice(&text).map_err(unreadable)
 }
 
-/// Whether all files are there with the right sizes; their content is not read.
-pub fn seems_whole(path: &Path) -> bool {
+/// Whether all files exist with the right sizes. Their content is not read.
+pub fn has_all_files(path: &Path) -> bool {
     let sizes_fit = |manifest: Manifest| {
         [MODEL_FILE, STATE_FILE].iter().all(|name| {
             let bytes = path.join(name).metadata().map(|metadata| metadata.len()).ok();
@@ -84,30 +84,30 @@ pub fn seems_whole(path: &Path) -> bool {
     manifest(path).is_ok_and(sizes_fit)
 }
 
-/// A file of a checkpoint, checked. What is wrong with its bytes is the inner error; the outer one is the disk's.
+/// A verified file of a checkpoint. The inner error describes wrong content, the outer one a failure of the disk.
 fn content(path: &Path, manifest: &Manifest, name: &str) -> Result<Result<Content, String>, ModelError> {
     let Some(facts) = manifest.files.get(name) else {
-        return Ok(Err(format!("{MANIFEST_FILE} does not tell what must be in {name}")));
+        return Ok(Err(format!("{MANIFEST_FILE} does not list {name}")));
     };
     let checked = match read_checked(&path.join(name), facts) {
         Ok(checked) => checked,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err("it is missing".to_owned()),
         Err(error) => return Err(ModelError::disk("read", &path.join(name))(error)),
     };
-    Ok(checked.and_then(|bytes| safetensors::read(&bytes)).map_err(|why| format!("{name}: {why}")))
+    Ok(checked.and_then(|bytes| safetensors::read(&bytes)).map_err(|reason| format!("{name}: {reason}")))
 }
 
 fn read_checked(path: &Path, facts: &FileFacts) -> io::Result<Result<Bytes, String>> {
     let mut file = File::open(path)?;
     let found = file.metadata()?.len();
     if found != facts.bytes {
-        return Ok(Err(format!("it has {found} bytes, and must have {}", facts.bytes)));
+        return Ok(Err(format!("it has {found} bytes instead of {}", facts.bytes)));
     }
     let mut bytes = Vec::with_capacity(facts.bytes as usize);
     file.read_to_end(&mut bytes)?;
     let sha256 = sha256_hex(&bytes);
     Ok(match sha256 == facts.sha256 {
         true => Ok(bytes.into()),
-        false => Err(format!("its SHA-256 is {sha256}, and must be {}", facts.sha256)),
+        false => Err(format!("its SHA-256 is {sha256} instead of {}", facts.sha256)),
     })
 }

@@ -1,9 +1,9 @@
-//! The digits that come with the program; `data/README.md` says whose they are.
+//! The bundled digits; `data/README.md` names their source.
 
 use super::{Dataset, Rows};
 
 const PACKED: &[u8] = include_bytes!("../../data/digits.bin");
-/// A digit, then its pixels.
+/// The label, then the pixels.
 const ROW_BYTES: usize = 41;
 const PIXELS: usize = 64;
 const PIXEL_BITS: usize = 5;
@@ -19,10 +19,10 @@ pub fn digits() -> Dataset {
     }
 }
 
-/// Appends the pixels of an image, from 0 to 1. The range is that of the format, so no statistics are needed.
+/// Appends the pixels of an image, scaled to 0..=1. The format fixes the range, so no statistics are needed.
 pub fn append(index: usize, numbers: &mut Vec<f32>) {
     let row = &PACKED[index * ROW_BYTES..(index + 1) * ROW_BYTES];
-    // Eight pixels are five bytes.
+    // Eight pixels of five bits are five bytes.
     for five in row[1..].chunks_exact(PIXEL_BITS) {
         let bits = five.iter().rev().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
         numbers.extend((0..8).map(|pixel| (bits >> (PIXEL_BITS * pixel) & 31) as f32 / BLACK));
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digits_are_all_there() {
+    fn all_digits_are_bundled() {
         let digits = digits();
         assert_eq!(digits.len() * ROW_BYTES, PACKED.len());
         let mut counts = [0; 10];

@@ -1,23 +1,23 @@
-//! Who owns which example. Every example has exactly one owner, by construction; and every node that knows the labels,
-//! the number of partitions and the seed finds the same owners, without talking to the others.
+//! The partition of examples among nodes. Every example has exactly one owner. Every node that knows the labels, the number
+//! of partitions and the seed computes the same owners without communication.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::random::{Purpose, Random};
 
-/// Fewer cannot be divided into training and test.
+/// A smaller partition cannot be split into training and test examples.
 pub const MIN_PARTITION_EXAMPLES: usize = 2;
 
-/// How examples are divided.
+/// How examples are partitioned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scheme {
-    /// At random, in equal parts.
+    /// Randomly, in equal parts.
     Iid,
-    /// Each class in shares from a Dirichlet distribution with this parameter: the smaller, the more unlike the
-    /// partitions.
+    /// Each class in shares from a Dirichlet distribution with this parameter. The smaller the parameter, the more the
+    /// partitions differ.
     Dirichlet(f64),
-    /// Each partition has so many classes.
+    /// Each partition has this number of classes.
     ByLabel(usize),
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Scheme {
 pub enum PartitionError {
     #[error("{examples} examples are too few for {partitions} partitions: each needs {MIN_PARTITION_EXAMPLES}")]
     TooFewExamples { examples: usize, partitions: usize },
-    #[error("by-label:{labels} asks for more classes than the {classes} there are")]
+    #[error("by-label:{labels} asks for more classes than the data has ({classes})")]
     TooManyLabels { labels: usize, classes: usize },
     #[error(
         "by-label:{labels} with {partitions} partitions leaves out some of the {classes} classes: raise one of the two numbers"
@@ -64,7 +64,7 @@ pub enum PartitionError {
     #[error(
         "by-label:{labels} leaves partition {partition} with fewer than {MIN_PARTITION_EXAMPLES} examples: use fewer partitions"
     )]
-    Starved { labels: usize, partition: usize },
+    TooSmall { labels: usize, partition: usize },
 }
 
 /// The partition of each example. `labels` are below `classes`.
@@ -101,38 +101,38 @@ fn dirichlet(labels: &[u32], classes: usize, partitions: usize, alpha: f64, rand
         let mut first = 0;
         for (partition, share) in shares.iter().enumerate() {
             end += share;
-            // Rounding must not leave anybody without an owner.
+            // The last partition takes the rest: rounding must not leave an example without an owner.
             let last = if partition + 1 == partitions { members.len() } else { (end * members.len() as f64) as usize };
             let last = last.clamp(first, members.len());
             members[first..last].iter().for_each(|&example| owners[example] = partition);
             first = last;
         }
     }
-    feed_the_starved(&mut owners, partitions);
+    fill_small_partitions(&mut owners, partitions);
     owners
 }
 
 /// Positive numbers whose sum is 1.
 fn dirichlet_shares(partitions: usize, alpha: f64, random: &mut Random) -> Vec<f64> {
     let logarithms: Vec<f64> = (0..partitions).map(|_| random.ln_gamma(alpha)).collect();
-    let most = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut shares: Vec<f64> = logarithms.iter().map(|logarithm| libm::exp(logarithm - most)).collect();
+    let max = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut shares: Vec<f64> = logarithms.iter().map(|logarithm| libm::exp(logarithm - max)).collect();
     let sum: f64 = shares.iter().sum();
     shares.iter_mut().for_each(|share| *share /= sum);
     shares
 }
 
-/// Partitions that chance left (almost) empty get examples of the largest one.
-fn feed_the_starved(owners: &mut [usize], partitions: usize) {
+/// Moves examples from the largest partition to those below the minimum.
+fn fill_small_partitions(owners: &mut [usize], partitions: usize) {
     let mut members = vec![Vec::new(); partitions];
     owners.iter().enumerate().for_each(|(example, &owner)| members[owner].push(example));
-    for hungry in 0..partitions {
-        while members[hungry].len() < MIN_PARTITION_EXAMPLES {
-            // The first one of the largest; it has enough, since there are enough for all.
+    for small in 0..partitions {
+        while members[small].len() < MIN_PARTITION_EXAMPLES {
+            // Ties go to the first partition. The caller has checked that there are enough examples.
             let largest = (0..partitions).rev().max_by_key(|&partition| members[partition].len());
-            let example = largest.and_then(|largest| members[largest].pop()).expect("there are enough for all");
-            members[hungry].push(example);
-            owners[example] = hungry;
+            let example = largest.and_then(|largest| members[largest].pop()).expect("there are enough examples");
+            members[small].push(example);
+            owners[example] = small;
         }
     }
 }
@@ -150,7 +150,7 @@ fn by_label(
     if held.saturating_mul(partitions) < classes {
         return Err(PartitionError::ClassesLeftOut { labels: held, partitions, classes });
     }
-    // The classes stand in a ring, and each partition takes the next ones.
+    // Round robin over a shuffled ring of classes: each partition takes the next ones.
     let mut ring: Vec<usize> = (0..classes).collect();
     random.shuffle(&mut ring);
     let mut holders = vec![Vec::new(); classes];
@@ -167,7 +167,7 @@ fn by_label(
         }
     }
     match sizes.iter().position(|&size| size < MIN_PARTITION_EXAMPLES) {
-        Some(partition) => Err(PartitionError::Starved { labels: held, partition }),
+        Some(partition) => Err(PartitionError::TooSmall { labels: held, partition }),
         None => Ok(owners),
     }
 }

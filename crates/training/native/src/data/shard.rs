@@ -1,24 +1,24 @@
-//! The examples of one node: its partition of the data, divided into training and test.
+//! The examples of one node: its partition of the data, split into training and test.
 
 use super::partition::{PartitionError, Scheme, owners};
 use super::{Dataset, Examples};
 use crate::random::{Purpose, Random};
 
-/// One of so many partitions, counted from 0. The whole is partition 0 of 1.
+/// One of `of` partitions, counted from 0. Partition 0 of 1 is the whole data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     pub id: usize,
     pub of: usize,
 }
 
-/// How the data is divided between and within nodes. All nodes must be told the same.
+/// How the data is divided between and within nodes. Must be the same on all nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Division {
     pub scheme: Scheme,
     pub seed: u64,
-    /// The part of its examples that a node keeps for testing.
+    /// The share of its examples that a node reserves for testing.
     pub test_fraction: f64,
-    /// Whether features are brought to mean 0 and deviation 1, by the statistics of the node's own training examples.
+    /// Whether features are standardised (mean 0, deviation 1) by the statistics of the node's own training examples.
     pub standardise: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Shard {
 pub fn shard(dataset: &Dataset, division: &Division, partition: Partition) -> Result<Shard, PartitionError> {
     let Division { scheme, seed, test_fraction, standardise } = *division;
     let mut mine: Vec<usize> = match partition.of {
-        // A node alone has everything, whatever the scheme.
+        // A single partition is the whole data set, with every scheme.
         1 => (0..dataset.len()).collect(),
         of => {
             let owners = owners(&dataset.labels, dataset.classes.len(), of, scheme, seed)?;
@@ -40,7 +40,7 @@ pub fn shard(dataset: &Dataset, division: &Division, partition: Partition) -> Re
     };
     let mut random = Random::new(seed, Purpose::Split, &[partition.id as u64, partition.of as u64]);
     random.shuffle(&mut mine);
-    // At least one for each, since there are two.
+    // A partition has at least two examples, so both parts get one.
     let tested = ((mine.len() as f64 * test_fraction) as usize).clamp(1, mine.len() - 1);
     let (test, train) = mine.split_at(tested);
     let mut shard = Shard { train: dataset.select(train), test: dataset.select(test) };
@@ -72,7 +72,7 @@ impl Statistics {
                 *variance += (f64::from(*number) - mean) * (f64::from(*number) - mean) / count;
             }
         }
-        // A feature that is always the same has nothing to be divided by.
+        // A constant feature has the deviation 0; dividing by 1 leaves it at 0.
         let deviation = |variance: &f64| if *variance > 0.0 { libm::sqrt(*variance) } else { 1.0 };
         let deviations = variances.iter().map(deviation).collect();
         Self { means, deviations }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn own_statistics_come_from_training_alone() {
+    fn statistics_come_from_the_training_examples_only() {
         let shard = shard(&digits(), &Division { standardise: true, ..DIVISION }, Partition { id: 0, of: 1 }).unwrap();
         let column = |examples: &Examples, feature: usize| -> Vec<f64> {
             examples.numbers().chunks_exact(64).map(|row| f64::from(row[feature])).collect()
@@ -117,7 +117,7 @@ mod tests {
         let train = column(&shard.train, 20);
         assert!(mean(&train).abs() < 1e-6);
         assert!((mean(&train.iter().map(|value| value * value).collect::<Vec<_>>()) - 1.0).abs() < 1e-5);
-        assert!(mean(&column(&shard.test, 20)).abs() > 1e-4, "the test examples were not asked");
+        assert!(mean(&column(&shard.test, 20)).abs() > 1e-4, "test examples do not contribute");
         // The upper left pixel is always white.
         assert!(column(&shard.train, 0).iter().all(|value| *value == 0.0));
     }

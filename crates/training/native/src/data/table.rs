@@ -1,41 +1,41 @@
-//! Tables: CSV files with a header row, numbers as features, and one column that names the class.
+//! CSV tables: a header row, numeric features, and one column with the class.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
-use super::{Dataset, Rows};
-use crate::problem::{Problem, nearest};
+use trellis_diagnostic::{Diagnostic, suggest};
 
-/// More problems than these are counted, not told.
+use super::{Dataset, Rows};
+
+/// Further problems are only counted.
 pub const SHOWN_PROBLEMS: usize = 20;
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// A column with more values than this does not name classes.
+/// A column with more values does not contain classes.
 const MAX_CLASSES: usize = 1000;
 
-/// What the settings say about a table.
+/// The settings that describe a table.
 #[derive(Debug, Clone, Default)]
 pub struct TableSettings {
-    /// The column of the class; the last one, if it is not given.
+    /// The column of the class; the last one by default.
     pub label: Option<String>,
-    /// The names of all classes, in the order of the model's outputs; those of the file in their own order, if they are not
-    /// given.
+    /// All classes in the order of the model's outputs; by default the sorted classes of the file.
     pub classes: Option<Vec<String>>,
 }
 
-pub fn read(path: &Path, settings: &TableSettings) -> Result<Dataset, Vec<Problem>> {
+pub fn read(path: &Path, settings: &TableSettings) -> Result<Dataset, Vec<Diagnostic>> {
     let place = path.display().to_string();
-    let unreadable = |what: String| vec![Problem::new(&place, what, "give the path of a readable CSV file")];
+    let unreadable = |what: String| vec![Diagnostic::error(&place, what, "give the path of a readable CSV file")];
     let size = fs::metadata(path).map_err(|error| unreadable(format!("it cannot be read: {error}")))?.len();
     if size > MAX_FILE_BYTES {
-        let what = format!("it has {size} bytes, and {MAX_FILE_BYTES} are the limit");
-        return Err(vec![Problem::new(&place, what, "use a part of it")]);
+        let what = format!("it has {size} bytes; the limit is {MAX_FILE_BYTES}");
+        return Err(vec![Diagnostic::error(&place, what, "use a part of it")]);
     }
     let bytes = fs::read(path).map_err(|error| unreadable(format!("it cannot be read: {error}")))?;
     parse(&place, &bytes, settings)
 }
 
-fn parse(place: &str, bytes: &[u8], settings: &TableSettings) -> Result<Dataset, Vec<Problem>> {
+fn parse(place: &str, bytes: &[u8], settings: &TableSettings) -> Result<Dataset, Vec<Diagnostic>> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(bytes);
     let header = match reader.headers() {
         Ok(header) => header.clone(),
@@ -53,23 +53,23 @@ fn parse(place: &str, bytes: &[u8], settings: &TableSettings) -> Result<Dataset,
     table.finish(settings)
 }
 
-fn not_text(place: &str, error: &csv::Error) -> Problem {
+fn not_text(place: &str, error: &csv::Error) -> Diagnostic {
     let line = error.position().map_or_else(String::new, |position| format!(" line {}", position.line()));
-    Problem::new(format!("{place}{line}"), "it is not text in UTF-8", "save the table as CSV in UTF-8")
+    Diagnostic::error(format!("{place}{line}"), "it is not text in UTF-8", "save the table as CSV in UTF-8")
 }
 
-fn label_column(place: &str, header: &csv::StringRecord, settings: &TableSettings) -> Result<usize, Vec<Problem>> {
+fn label_column(place: &str, header: &csv::StringRecord, settings: &TableSettings) -> Result<usize, Vec<Diagnostic>> {
     let mut problems = Vec::new();
     if header.len() < 2 {
         let what = format!("its first line names {} columns", header.len());
         let advice = "begin with a line of column names, separated by commas: features and the class";
-        return Err(vec![Problem::new(place, what, advice)]);
+        return Err(vec![Diagnostic::error(place, what, advice)]);
     }
     let mut seen = BTreeSet::new();
     for (index, name) in header.iter().enumerate() {
         if !seen.insert(name) {
             let place = format!("{place} line 1 column {}", index + 1);
-            problems.push(Problem::new(place, format!("the column {name:?} appears twice"), "rename one of them"));
+            problems.push(Diagnostic::error(place, format!("the column {name:?} appears twice"), "rename one of them"));
         }
     }
     let label = match &settings.label {
@@ -81,11 +81,8 @@ fn label_column(place: &str, header: &csv::StringRecord, settings: &TableSetting
         Some(_) => {}
         None => {
             let wanted = settings.label.as_deref().unwrap_or_default();
-            let advice = match nearest(wanted, header.iter()) {
-                Some(meant) => format!("did you mean {meant}?"),
-                None => format!("its columns are {}", header.iter().collect::<Vec<_>>().join(", ")),
-            };
-            problems.push(Problem::new("label", format!("{place} has no column {wanted:?}"), advice));
+            let advice = suggest(wanted, header, "its columns are");
+            problems.push(Diagnostic::error("label", format!("{place} has no column {wanted:?}"), advice));
         }
     }
     Err(problems)
@@ -98,12 +95,12 @@ struct Table<'a> {
     numbers: Vec<f32>,
     /// The class of each row, by name.
     names: Vec<String>,
-    faults: Vec<Problem>,
+    faults: Vec<Diagnostic>,
     more: usize,
 }
 
 impl Table<'_> {
-    fn fault(&mut self, problem: Problem) {
+    fn fault(&mut self, problem: Diagnostic) {
         if self.faults.len() < SHOWN_PROBLEMS { self.faults.push(problem) } else { self.more += 1 }
     }
 
@@ -112,14 +109,14 @@ impl Table<'_> {
         let header = self.header;
         if record.len() != header.len() {
             let what = format!("it has {} fields where the first line names {}", record.len(), header.len());
-            self.fault(Problem::new(format!("{} line {line}", self.place), what, "correct or remove the line"));
+            self.fault(Diagnostic::error(format!("{} line {line}", self.place), what, "correct or remove the line"));
             return;
         }
         for (index, (name, field)) in header.iter().zip(record).enumerate() {
             let place = || format!("{} line {line} column {} ({name})", self.place, index + 1);
             if index == self.label {
                 if field.is_empty() {
-                    self.fault(Problem::new(place(), "the class is missing", "fill it in, or remove the line"));
+                    self.fault(Diagnostic::error(place(), "the class is missing", "fill it in, or remove the line"));
                 }
                 self.names.push(field.to_owned());
                 continue;
@@ -131,22 +128,22 @@ impl Table<'_> {
                         "" => "the number is missing".to_owned(),
                         field => format!("{field:?} is not a finite number"),
                     };
-                    self.fault(Problem::new(place(), what, "write a number, or remove the line"));
+                    self.fault(Diagnostic::error(place(), what, "write a number, or remove the line"));
                 }
             }
         }
     }
 
-    fn finish(mut self, settings: &TableSettings) -> Result<Dataset, Vec<Problem>> {
+    fn finish(mut self, settings: &TableSettings) -> Result<Dataset, Vec<Diagnostic>> {
         let place = self.place;
         if self.names.len() < 2 && self.faults.is_empty() {
             let what = format!("it has {} examples", self.names.len());
-            self.fault(Problem::new(place, what, "give at least two: one to learn from, one to test with"));
+            self.fault(Diagnostic::error(place, what, "give at least two: one to learn from, one to test with"));
         }
         let classes = self.classes(settings);
         if self.more > 0 {
             let what = format!("{} more problems like these", self.more);
-            self.faults.push(Problem::new(place, what, "correct those above first"));
+            self.faults.push(Diagnostic::error(place, what, "correct those above first"));
         }
         match classes {
             Some((classes, labels)) if self.faults.is_empty() => {
@@ -168,7 +165,7 @@ impl Table<'_> {
                 if !unknown.is_empty() {
                     let shown: Vec<&str> = unknown.iter().copied().take(SHOWN_PROBLEMS).collect();
                     let what = format!("{} of {column} in {} are not among them", shown.join(", "), self.place);
-                    self.fault(Problem::new("classes", what, "name all classes, as they are written in the file"));
+                    self.fault(Diagnostic::error("classes", what, "name all classes, as they are written in the file"));
                     return None;
                 }
                 classes.clone()
@@ -179,7 +176,7 @@ impl Table<'_> {
             if self.faults.is_empty() {
                 let what = format!("the column {column} has {} different values", classes.len());
                 let advice = format!("choose a column of 2 to {MAX_CLASSES} classes with the setting label");
-                self.fault(Problem::new(self.place, what, advice));
+                self.fault(Diagnostic::error(self.place, what, advice));
             }
             return None;
         }
@@ -189,7 +186,7 @@ impl Table<'_> {
     }
 }
 
-/// Numbers by their value, anything else by its letters.
+/// Sorted by value if all are numbers, otherwise alphabetically.
 fn in_order(names: BTreeSet<&str>) -> Vec<String> {
     let mut names: Vec<&str> = names.into_iter().collect();
     let numbers: Option<Vec<f64>> =
@@ -206,7 +203,7 @@ mod tests {
     use super::*;
 
     fn problems(text: &str, settings: &TableSettings) -> Vec<String> {
-        parse("t.csv", text.as_bytes(), settings).unwrap_err().iter().map(Problem::to_string).collect()
+        parse("t.csv", text.as_bytes(), settings).unwrap_err().iter().map(Diagnostic::to_string).collect()
     }
 
     #[test]
@@ -220,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_have_an_order_that_does_not_depend_on_rows() {
+    fn the_order_of_classes_does_not_depend_on_the_rows() {
         let table = parse("t.csv", b"x,y\n1,10\n2,9\n3,10", &TableSettings::default()).unwrap();
         assert_eq!((table.classes, table.labels), (vec!["9".to_owned(), "10".to_owned()], vec![1, 0, 1]));
         let settings = TableSettings { classes: Some(vec!["b".into(), "c".into(), "a".into()]), label: None };
@@ -233,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bad_rows_are_told_with_their_places() {
+    fn all_bad_rows_are_reported_with_line_and_column() {
         let text = "age,ill\n1,a\nx,b\n2\n,c\ninf,\n";
         assert_eq!(
             problems(text, &TableSettings::default()),
@@ -246,13 +243,13 @@ mod tests {
             ]
         );
         let many = format!("age,ill\n{}", "x,a\n".repeat(50));
-        let told = problems(&many, &TableSettings::default());
-        assert_eq!(told.len(), SHOWN_PROBLEMS + 1);
-        assert_eq!(told[SHOWN_PROBLEMS], "t.csv: 30 more problems like these (to do: correct those above first)");
+        let all = problems(&many, &TableSettings::default());
+        assert_eq!(all.len(), SHOWN_PROBLEMS + 1);
+        assert_eq!(all[SHOWN_PROBLEMS], "t.csv: 30 more problems like these (to do: correct those above first)");
     }
 
     #[test]
-    fn tables_that_cannot_be_learned_from() {
+    fn tables_without_enough_classes_or_examples_are_refused() {
         let sugar = TableSettings { label: Some("suger".into()), classes: None };
         assert_eq!(
             problems("age,sugar\n", &sugar),
@@ -266,8 +263,8 @@ mod tests {
             ("a,b\n1,x\n2,x\n", "has 1 different values"),
             ("a,a,b\n1,2,x\n2,3,y\n", "the column \"a\" appears twice"),
         ] {
-            let told = problems(text, &TableSettings::default());
-            assert!(told.len() == 1 && told[0].contains(what), "{told:?}");
+            let all = problems(text, &TableSettings::default());
+            assert!(all.len() == 1 && all[0].contains(what), "{all:?}");
         }
         let latin = parse("t.csv", b"a,b\n1,\xe4\n2,x\n3,y", &TableSettings::default()).unwrap_err();
         assert_eq!(latin[0].place, "t.csv line 2");

@@ -1,4 +1,4 @@
-//! The built-in apps through their whole way: messages of objects in, messages of objects out.
+//! The built-in apps end to end: messages with objects in, messages with objects out.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -7,7 +7,7 @@ use std::fs;
 use bytes::Bytes;
 use trellis_core::id::ObjectId;
 use trellis_native::{
-    AppError, ClientApp, Context, Handled, Instruction, NotHandled, Problem, Stop, builtin, builtins, handle_message,
+    AppError, ClientApp, Context, Handled, Instruction, NotHandled, Stop, builtin, builtins, handle_message,
 };
 use trellis_wire::object::{ConfigRecord, Entries, MetricRecord, MetricValue};
 use trellis_wire::proto::{self, Scalar, scalar};
@@ -24,7 +24,7 @@ fn app(name: &str, given: &[(&str, &str)]) -> Box<dyn ClientApp> {
 }
 
 fn problems(name: &str, given: &[(&str, &str)]) -> Vec<String> {
-    builtin(name, &settings(given)).err().unwrap_or_default().iter().map(Problem::to_string).collect()
+    builtin(name, &settings(given)).err().unwrap_or_default().iter().map(ToString::to_string).collect()
 }
 
 fn int(number: i64) -> Scalar {
@@ -55,7 +55,7 @@ fn instruction(message_type: &str, records: &Records) -> Outgoing {
 
 fn fetched(objects: &[(ObjectId, Bytes)]) -> impl FnMut(ObjectId) -> Result<Bytes, FetchError> {
     let objects: HashMap<ObjectId, Bytes> = objects.iter().cloned().collect();
-    move |id| objects.get(&id).cloned().ok_or_else(|| "not here".into())
+    move |id| objects.get(&id).cloned().ok_or_else(|| "missing".into())
 }
 
 fn handle(app: &dyn ClientApp, sent: &Outgoing, context: &proto::Context) -> Result<Handled, NotHandled> {
@@ -71,7 +71,7 @@ fn content(reply: &Outgoing) -> Result<Records, String> {
     Ok(inflate(reply.tree.object_id.parse().unwrap(), &mut fetched(&reply.objects)).unwrap())
 }
 
-/// Sends one message to an app on a node, and gives what its reply says.
+/// Sends one message to an app on a node; returns the content of its reply.
 fn ask(
     app: &dyn ClientApp,
     message_type: &str,
@@ -129,7 +129,7 @@ fn averaged(replies: &[Records]) -> Arrays {
     arrays.fold(Arrays::default(), |all, (name, shape, numbers)| all.with(name, Tensor::new(shape, numbers).unwrap()))
 }
 
-/// FedAvg on five nodes; gives the accuracy over all their test examples.
+/// FedAvg on five nodes; returns the accuracy over all their test examples.
 fn federated(app: &dyn ClientApp, rounds: i64) -> f64 {
     const NODES: i64 = 5;
     let init = ask(app, "query.init", &Records::default(), &partition(0, NODES)).unwrap();
@@ -164,7 +164,7 @@ fn five_nodes_learn_the_digits_together() {
 }
 
 #[test]
-fn a_reply_to_train_is_what_strategies_expect() {
+fn a_train_reply_has_the_records_that_strategies_expect() {
     let app = app("mlp", &[("hidden", "8")]);
     let node = partition(1, 3);
     let init = ask(&*app, "query.init", &Records::default(), &node).unwrap();
@@ -189,7 +189,7 @@ fn a_reply_to_train_is_what_strategies_expect() {
     assert_ne!(trained.arrays("arrays"), Some(model));
     let metrics = trained.metrics("metrics").unwrap();
     assert_eq!(metrics.0.names().collect::<Vec<_>>(), ["train_loss", "num-examples"]);
-    assert_eq!(num_examples(&trained), 480, "1797 / 3, less a fifth");
+    assert_eq!(num_examples(&trained), 480, "1797 / 3, minus the test fifth");
 
     let evaluated = ask(&*app, "evaluate", &init, &node).unwrap();
     let metrics = evaluated.metrics("metrics").unwrap();
@@ -198,7 +198,7 @@ fn a_reply_to_train_is_what_strategies_expect() {
 }
 
 #[test]
-fn models_of_python_lists_and_other_floats_are_understood() {
+fn models_from_python_lists_and_other_float_types_are_accepted() {
     let app = app("logistic", &[]);
     let zeros = |names: [&str; 2]| {
         Arrays::default()
@@ -216,13 +216,13 @@ fn models_of_python_lists_and_other_floats_are_understood() {
 }
 
 #[test]
-fn a_model_that_does_not_fit_is_told_what_would() {
+fn errors_about_models_state_the_expected_parameters() {
     let app = app("logistic", &[]);
     let whole = BTreeMap::new();
-    let told = |records: &Records| ask(&*app, "train", records, &whole).unwrap_err();
+    let found = |records: &Records| ask(&*app, "train", records, &whole).unwrap_err();
     let expected = "expected: weight float32 [10, 64], bias float32 [10]";
     assert_eq!(
-        told(&Records::default().with("model", Arrays::default())),
+        found(&Records::default().with("model", Arrays::default())),
         format!("the message has no ArrayRecord \"arrays\" with a model (its records: model); {expected}")
     );
     let model = |weight: Tensor, bias: &str| {
@@ -231,41 +231,41 @@ fn a_model_that_does_not_fit_is_told_what_would() {
     };
     let weight = |shape: Vec<usize>| Tensor::new(shape.clone(), vec![0f32; shape.iter().product()]).unwrap();
     assert_eq!(
-        told(&model(weight(vec![64, 10]), "bias")),
+        found(&model(weight(vec![64, 10]), "bias")),
         format!(
             "the array \"weight\" has the wrong shape; {expected}; \
              received: weight float32 [64, 10], bias float32 [10]"
         )
     );
-    assert!(told(&model(weight(vec![10, 64]), "b")).starts_with("the array \"bias\" is missing; expected"));
+    assert!(found(&model(weight(vec![10, 64]), "b")).starts_with("the array \"bias\" is missing; expected"));
     let integers = Tensor::new(vec![10, 64], vec![0i32; 640]).unwrap();
-    assert!(told(&model(integers, "bias")).starts_with("the array \"weight\" is not of floats; expected"));
+    assert!(found(&model(integers, "bias")).starts_with("the array \"weight\" is not of floats; expected"));
     let infinite = Tensor::new(vec![10, 64], vec![f32::INFINITY; 640]).unwrap();
-    assert_eq!(told(&model(infinite, "bias")), "the array \"weight\" holds numbers that are not finite");
+    assert_eq!(found(&model(infinite, "bias")), "the array \"weight\" contains non-finite values");
     let empty = Records::default().with("arrays", Arrays::default());
-    assert!(told(&empty).starts_with("the model has 0 arrays where 2 were expected"), "{}", told(&empty));
+    assert!(found(&empty).starts_with("the model has 0 arrays where 2 were expected"), "{}", found(&empty));
 }
 
 #[test]
-fn wrong_places_and_messages_are_told() {
+fn invalid_partitions_and_message_types_are_refused() {
     let app = app("logistic", &[]);
     let init = ask(&*app, "query.init", &Records::default(), &BTreeMap::new()).unwrap();
-    let told = |message_type, node: &BTreeMap<_, _>| ask(&*app, message_type, &init, node).unwrap_err();
+    let found = |message_type, node: &BTreeMap<_, _>| ask(&*app, message_type, &init, node).unwrap_err();
     assert!(
-        told("train", &partition(3, 3)).starts_with("partition-id 3 of the node is not below its num-partitions 3")
+        found("train", &partition(3, 3)).starts_with("partition-id 3 of the node is not below its num-partitions 3")
     );
-    assert!(told("train", &partition(0, 1000)).starts_with("1797 examples are too few for 1000 partitions"));
+    assert!(found("train", &partition(0, 1000)).starts_with("1797 examples are too few for 1000 partitions"));
     let mut half = partition(0, 2);
     half.remove("num-partitions");
-    assert!(told("evaluate", &half).starts_with("the node config has partition-id but no num-partitions"));
-    assert!(told("train", &partition(-1, 3)).starts_with("partition-id in the node config must be"));
-    assert!(told("query", &half).ends_with("it knows train, evaluate, query.init"));
-    assert!(told("train.more", &half).starts_with("this app does not know train.more"));
-    assert!(told("system", &half).starts_with("messages of the type \"system\" are not for apps"));
+    assert!(found("evaluate", &half).starts_with("the node config has partition-id but no num-partitions"));
+    assert!(found("train", &partition(-1, 3)).starts_with("partition-id in the node config must be"));
+    assert!(found("query", &half).ends_with("it handles train, evaluate, query.init"));
+    assert!(found("train.more", &half).starts_with("this app does not handle train.more"));
+    assert!(found("system", &half).starts_with("messages of the type \"system\" are not for apps"));
 }
 
 #[test]
-fn echo_gives_back_what_it_got() {
+fn echo_returns_the_received_model() {
     let app = app("echo", &[("num-examples", "12")]);
     let model = Arrays::default().with("x", Tensor::new(vec![3], vec![1i8, 2, 3]).unwrap());
     let records = Records::default().with("any", model.clone()).with("config", round(1));
@@ -275,7 +275,7 @@ fn echo_gives_back_what_it_got() {
     assert_eq!((reply.len(), num_examples(&reply)), (1, 12));
 }
 
-/// Counts its instructions in the state; fails, after it has changed the state, when asked to.
+/// Counts its instructions in the state. The action `fail` changes the state and then fails.
 struct Counter;
 
 impl ClientApp for Counter {
@@ -288,7 +288,7 @@ impl ClientApp for Counter {
         let seen = MetricRecord(Entries::default().with("count", count + 1));
         context.state.insert("seen", seen.clone());
         if instruction.action == Some("fail") {
-            return Err(AppError::failed("asked to"));
+            return Err(AppError::failed("as requested"));
         }
         Ok(Records::default()
             .with("round", MetricRecord(Entries::default().with("round", instruction.round.unwrap())))
@@ -297,7 +297,7 @@ impl ClientApp for Counter {
 }
 
 #[test]
-fn state_is_kept_unless_the_app_fails() {
+fn state_is_preserved_unless_the_app_fails() {
     let records = Records::default().with("config", round(8));
     let mut context = proto::Context { run_id: 1, ..Default::default() };
     let mut counts = Vec::new();
@@ -307,11 +307,11 @@ fn state_is_kept_unless_the_app_fails() {
         counts.push(content(&handled.reply).map(|records| records.metrics("seen").unwrap().0.get("count").cloned()));
     }
     let count = |number| Ok(Some(MetricValue::Sint64(number)));
-    assert_eq!(counts, [count(1), Err("asked to".to_owned()), count(2), count(3)]);
+    assert_eq!(counts, [count(1), Err("as requested".to_owned()), count(2), count(3)]);
 }
 
 #[test]
-fn what_only_the_node_can_mend_is_no_reply() {
+fn failures_of_the_node_are_errors_and_not_replies() {
     let sent = instruction("train", &Records::default().with("config", round(1)));
     let run = |sent: &Outgoing, objects: &[(ObjectId, Bytes)], stop: &Stop| {
         let clock = Cell::new(0);
@@ -328,7 +328,7 @@ fn what_only_the_node_can_mend_is_no_reply() {
             &mut fetched(objects),
             &now,
         );
-        assert_eq!(clock.get(), i32::from(handled.is_ok()), "the time is that of the reply");
+        assert_eq!(clock.get(), i32::from(handled.is_ok()), "the clock is read once, for the reply");
         handled
     };
     let never = Stop::default();
@@ -338,16 +338,16 @@ fn what_only_the_node_can_mend_is_no_reply() {
     assert!(matches!(run(&sent, &sent.objects, &stopped), Err(NotHandled::Stopped)));
     let blank = Outgoing { message: proto::Message::default(), ..sent.clone() };
     assert!(matches!(run(&blank, &sent.objects, &never), Err(NotHandled::Incomplete)));
-    // Content that nobody can read is answered: its sender must hear of it.
+    // Unreadable content is answered with an error reply, which tells the sender.
     let mut broken = sent.objects.clone();
     broken[0].1 = Bytes::from_static(b"ConfigRecord  1\0x");
     let handled = run(&sent, &broken, &never).unwrap();
-    let told = content(&handled.reply).unwrap_err();
-    assert!(told.starts_with("the content of the message cannot be read: object"), "{told}");
+    let found = content(&handled.reply).unwrap_err();
+    assert!(found.starts_with("the content of the message cannot be read: object"), "{found}");
 }
 
 #[test]
-fn all_problems_of_settings_are_told_at_once() {
+fn all_errors_of_settings_are_reported_at_once() {
     assert_eq!(problems("logistik", &[]), ["app: there is no native app \"logistik\" (to do: did you mean logistic?)"]);
     assert_eq!(problems("cnn", &[]), ["app: there is no native app \"cnn\" (to do: there are logistic, mlp, echo)"]);
     let given = [
@@ -360,13 +360,13 @@ fn all_problems_of_settings_are_told_at_once() {
         ("test-fraction", "1"),
         ("zzz", ""),
     ];
-    let told = problems("mlp", &given);
-    let places: Vec<&str> = told.iter().map(|problem| problem.split(':').next().unwrap()).collect();
-    assert_eq!(places, ["batchsize", "lr", "zzz", "hidden", "label", "partition", "test-fraction"], "{told:#?}");
-    assert!(told[0].ends_with("did you mean batch-size?)"));
-    assert!(told[1].contains("the same setting as lr"), "{told:?}");
+    let found = problems("mlp", &given);
+    let places: Vec<&str> = found.iter().map(|problem| problem.split(':').next().unwrap()).collect();
+    assert_eq!(places, ["batchsize", "lr", "zzz", "hidden", "label", "partition", "test-fraction"], "{found:#?}");
+    assert!(found[0].ends_with("did you mean batch-size?)"));
+    assert!(found[1].contains("the same setting as lr"), "{found:?}");
     assert_eq!(
-        told[3],
+        found[3],
         "hidden: \"0\" cannot be used (to do: write a whole number from 1 to 65536, or leave it out for 64)"
     );
     assert!(problems("echo", &[("lr", "1")])[0].ends_with("(to do: known are num-examples, vary)"));
@@ -387,10 +387,10 @@ fn every_app_works_as_described() {
 }
 
 #[test]
-fn a_table_is_learned() {
+fn a_table_can_be_learned() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("points.csv");
-    // Points above and below a line, far from 0 and of unlike scales.
+    // Points above and below a line, with large offsets and different scales.
     let row = |i: i32| {
         let (x, y) = (f64::from(i % 20), f64::from(i / 20));
         format!("{},{},{}\n", 1000.0 + x, y / 1000.0, if x > y { "right" } else { "left" })
@@ -407,12 +407,12 @@ fn a_table_is_learned() {
     };
     let accuracy = learned(&[]);
     assert!(accuracy > 0.95, "{accuracy}");
-    // As they are, the numbers cannot be learned from: the setting has an effect.
+    // Without scaling, training fails: the setting has an effect.
     let unscaled = learned(&[("scale", "none")]);
     assert!(unscaled < 0.9, "{unscaled}");
     assert!(learned(&[("classes", "left,right,other")]) > 0.95);
-    let told = problems("logistic", &[("dataset", &dataset), ("label", "sude"), ("lr", "x")]);
-    assert_eq!(told.len(), 2, "{told:?}");
+    let found = problems("logistic", &[("dataset", &dataset), ("label", "sude"), ("lr", "x")]);
+    assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(
         problems("mlp", &[("dataset", "csv:")]),
         ["dataset: \"csv:\" cannot be used (to do: write digits or csv:PATH, or leave it out for digits)"]

@@ -1,4 +1,4 @@
-//! The built-in apps through their whole way, and the partitions they work on.
+//! The built-in apps end to end, and the partitions of their data.
 
 mod apps;
 mod partitions;

@@ -1,4 +1,4 @@
-//! Partitions of any data: everything is owned, by one node, and all nodes agree.
+//! Properties of partitions: each example has one owner, and all nodes agree.
 
 use proptest::prelude::*;
 use trellis_native::{MIN_PARTITION_EXAMPLES, PartitionError, Scheme, owners};
@@ -28,7 +28,7 @@ proptest! {
     fn every_example_has_one_owner(labels in labels(), partitions in 0usize..60, scheme in scheme(), seed: u64) {
         match owners(&labels, CLASSES, partitions, scheme, seed) {
             Ok(found) => {
-                // One owner each, all of them known: disjoint and covering.
+                // The partitions are disjoint and cover the data.
                 prop_assert_eq!(found.len(), labels.len());
                 prop_assert!(found.iter().all(|owner| *owner < partitions));
                 prop_assert!(sizes(&found, partitions).iter().all(|size| *size >= MIN_PARTITION_EXAMPLES));
@@ -69,13 +69,13 @@ proptest! {
     }
 
     #[test]
-    fn schemes_are_written_as_they_are_read(scheme in scheme()) {
+    fn schemes_round_trip_through_text(scheme in scheme()) {
         prop_assert_eq!(scheme.to_string().parse::<Scheme>(), Ok(scheme));
     }
 }
 
 #[test]
-fn seeds_matter_and_what_they_give_is_for_ever() {
+fn partitions_depend_on_the_seed_and_never_change() {
     let labels: Vec<u32> = (0..40).map(|example| example % CLASSES as u32).collect();
     let of = |scheme: &str, seed| owners(&labels, CLASSES, 4, scheme.parse().unwrap(), seed).unwrap();
     for scheme in ["iid", "dirichlet:0.5", "by-label:3"] {
@@ -94,7 +94,7 @@ fn seeds_matter_and_what_they_give_is_for_ever() {
 }
 
 #[test]
-fn a_small_parameter_makes_unlike_partitions() {
+fn a_small_dirichlet_parameter_makes_partitions_differ() {
     let labels: Vec<u32> = (0..5000).map(|example| example % CLASSES as u32).collect();
     let largest_share = |alpha: f64| {
         let found = owners(&labels, CLASSES, 10, Scheme::Dirichlet(alpha), 3).unwrap();
@@ -111,7 +111,7 @@ fn a_small_parameter_makes_unlike_partitions() {
 }
 
 #[test]
-fn wrong_schemes_are_refused() {
+fn invalid_schemes_are_refused() {
     for text in [
         "",
         "IID",

@@ -1,4 +1,4 @@
-//! What is measured, one case at a time.
+//! The measured cases.
 
 use std::fs;
 use std::hint::black_box;
@@ -15,10 +15,9 @@ use trellis_strategy::{InMemory, Layout, Model, Numbers, Options, Reply, Server,
 use trellis_wire::records::Dtype;
 
 const READ_BYTES: usize = 1 << 30;
-/// Replies that lie in memory at once take no more. Those of 1,000 clients share memory then, so far apart in time that no
-/// cache has it still.
+/// The limit of memory for replies. Those of 1,000 clients share it, read far enough apart that no cache still holds it.
 const POOL_BYTES: usize = 10 << 30;
-/// More than caches hold of all the replies, while the work goes on by so much.
+/// The distance that replies are apart, beyond what caches hold of all replies.
 const STRIDE_MARGIN_BYTES: usize = 512 << 10;
 const PATTERN_BYTES: usize = 1 << 20;
 const REPEATS: usize = 3;
@@ -81,7 +80,7 @@ fn best(mut work: impl FnMut()) -> f64 {
     (0..REPEATS).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// Numbers between 1 and 2, not all alike.
+/// Varying numbers between 1 and 2.
 fn numbers(bytes: usize) -> Vec<u8> {
     let number = |at: usize| (0x3f80_0000 | (at as u32).wrapping_mul(0x9e37_79b1) >> 9).to_le_bytes();
     (0..bytes / 4).flat_map(number).collect()
@@ -106,8 +105,7 @@ fn layout(elements: usize) -> Arc<Layout> {
     Arc::new(Layout(vec![Slot { name: "weights".to_owned(), dtype: Dtype::F32, shape: vec![elements] }]))
 }
 
-/// How far the replies are apart: whole pages, and so that the two halves that two threads work on do not meet in the same
-/// memory at the same time.
+/// The distance of replies: whole pages, such that the halves of two threads do not access the same memory at the same time.
 fn apart(clients: usize, model_bytes: usize) -> usize {
     let whole = model_bytes.next_multiple_of(4096);
     if clients * whole <= POOL_BYTES {
@@ -138,7 +136,7 @@ fn mean(clients: usize, elements: usize) -> f64 {
     })
 }
 
-/// A reply that takes no memory: its numbers come from a pattern that all replies share.
+/// A reply without memory of its own: all replies share a pattern.
 struct Patterned {
     layout: Arc<Layout>,
     pattern: Bytes,
@@ -182,10 +180,10 @@ fn fold(clients: usize, elements: usize) -> f64 {
     })
 }
 
-/// The most memory that this process ever had.
+/// The peak resident memory of this process.
 fn peak_bytes() -> Result<usize, String> {
     let status = fs::read_to_string("/proc/self/status").map_err(|error| format!("/proc/self/status: {error}"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|number| number.parse::<usize>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| "/proc/self/status tells no VmHWM".to_owned())
+    kib.map(|kib| kib * 1024).ok_or_else(|| "/proc/self/status has no VmHWM".to_owned())
 }

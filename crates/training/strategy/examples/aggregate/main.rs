@@ -1,17 +1,16 @@
-//! How fast FedAvg's mean is here, beside what the memory of this machine allows, and how much memory it takes.
+//! The speed and memory use of FedAvg's mean, compared with the memory bandwidth of the machine.
 //!
 //! ```text
 //! cargo run --release -p trellis-strategy --example aggregate -- --clients 10,100,1000 --elements 10000000 [--json]
 //! ```
 //!
-//! - `read`: a plain sum over a buffer far larger than the caches. What memory gives to 1 and to 2 threads.
-//! - `mean`: replies that are all in memory. They are windows into one pool of 1 GiB, each beginning elsewhere, so that any
-//!   number of them fits; a part that two replies share is read at times so far apart that no cache still has it.
-//! - `fold`: one reply after the other, each forgotten at once. The replies are windows into a pattern that fits into a
-//!   cache and takes no memory; what is measured is the sums. The model before is there but is not touched: FedAvg does not
-//!   read it.
+//! - `read`: a plain sum over a buffer far larger than the caches: the bandwidth of 1 and of 2 threads.
+//! - `mean`: replies in memory. They are windows with different offsets into one pool of 1 GiB, so any number fits; a shared
+//!   part is read again only after it has left all caches.
+//! - `fold`: one reply after another, each dropped immediately. The replies are windows into a pattern that fits into a cache,
+//!   so this measures the sums. FedAvg does not read the previous model.
 //!
-//! Each case is a process of its own, which tells its peak memory; of times the best of three is told.
+//! Each case runs in its own process, which reports its peak memory; times are the best of three.
 
 mod case;
 mod table;
@@ -27,7 +26,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: aggregate [--clients K,K,...] [--elements N] [--json]";
 
-struct Wanted {
+struct Arguments {
     clients: Vec<usize>,
     elements: usize,
     json: bool,
@@ -37,33 +36,33 @@ fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let outcome = match words.first().map(String::as_str) {
         Some("case") => run_case(&words[1..]),
-        _ => wanted(&words).and_then(|wanted| measure_all(&wanted)),
+        _ => arguments(&words).and_then(|arguments| measure_all(&arguments)),
     };
     match outcome {
         Ok(text) => {
             println!("{text}");
             ExitCode::SUCCESS
         }
-        Err(problem) => {
-            eprintln!("{problem}");
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn wanted(words: &[String]) -> Result<Wanted, String> {
-    let mut wanted = Wanted { clients: vec![10, 100, 1000], elements: 10_000_000, json: false };
+fn arguments(words: &[String]) -> Result<Arguments, String> {
+    let mut arguments = Arguments { clients: vec![10, 100, 1000], elements: 10_000_000, json: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value; {USAGE}"));
         match word.as_str() {
-            "--clients" => wanted.clients = value()?.split(',').map(number).collect::<Result<_, _>>()?,
-            "--elements" => wanted.elements = number(value()?)?,
-            "--json" => wanted.json = true,
+            "--clients" => arguments.clients = value()?.split(',').map(number).collect::<Result<_, _>>()?,
+            "--elements" => arguments.elements = number(value()?)?,
+            "--json" => arguments.json = true,
             _ => return Err(format!("'{word}' is not known; {USAGE}")),
         }
     }
-    Ok(wanted)
+    Ok(arguments)
 }
 
 fn number(text: &str) -> Result<usize, String> {
@@ -73,22 +72,26 @@ fn number(text: &str) -> Result<usize, String> {
     }
 }
 
-/// In a process of its own: `kind count elements`.
+/// Runs in its own process, with the arguments `kind count elements`.
 fn run_case(words: &[String]) -> Result<String, String> {
     let [kind, count, elements] = words else { return Err(USAGE.to_owned()) };
     let measured = Case::parse(kind, number(count)?)?.measure(number(elements)?)?;
     Ok(format!("{} {}", measured.seconds, measured.peak_bytes))
 }
 
-fn measure_all(wanted: &Wanted) -> Result<String, String> {
+fn measure_all(arguments: &Arguments) -> Result<String, String> {
     let mut cases = vec![Case::Read { threads: 1 }, Case::Read { threads: 2 }];
-    cases.extend(wanted.clients.iter().map(|&clients| Case::Mean { clients }));
-    cases.extend(wanted.clients.iter().map(|&clients| Case::Fold { clients }));
+    cases.extend(arguments.clients.iter().map(|&clients| Case::Mean { clients }));
+    cases.extend(arguments.clients.iter().map(|&clients| Case::Fold { clients }));
     let mut measured = Vec::with_capacity(cases.len());
     for case in cases {
-        measured.push((case, in_a_process(case, wanted.elements)?));
+        measured.push((case, in_a_process(case, arguments.elements)?));
     }
-    Ok(if wanted.json { table::json(&measured, wanted.elements) } else { table::text(&measured, wanted.elements) })
+    Ok(if arguments.json {
+        table::json(&measured, arguments.elements)
+    } else {
+        table::text(&measured, arguments.elements)
+    })
 }
 
 fn in_a_process(case: Case, elements: usize) -> Result<Measured, String> {

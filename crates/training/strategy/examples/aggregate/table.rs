@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The results as text and as JSON.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub fn text(measured: &[(Case, Measured)], elements: usize) -> String {
             Case::Mean { .. } => format!("{:.0} %", 100.0 * rate / limit(measured)),
             _ => "-".to_owned(),
         };
-        // The pool of the other cases is no part of what they need.
+        // The other cases do not need the pool.
         let [rss, times] = match case {
             Case::Fold { .. } => {
                 let bytes = *peak_bytes as f64;
@@ -55,7 +55,7 @@ fn rate(case: Case, seconds: f64, elements: usize) -> f64 {
     case.bytes(elements) as f64 / seconds / 1e9
 }
 
-/// What memory gives to two threads.
+/// The bandwidth of two threads.
 fn limit(measured: &[(Case, Measured)]) -> f64 {
     let read = measured.iter().find(|(case, _)| *case == Case::Read { threads: 2 });
     read.map_or(f64::NAN, |(case, measured)| rate(*case, measured.seconds, 0))

@@ -6,12 +6,12 @@ fn after(noise_multiplier: f64, rate: f64, steps: u64) -> Accountant {
     accountant
 }
 
-/// Made by integrating the definition with 30 digits (mpmath 1.4), the least over the same orders. Google's
-/// `dp-accounting` 0.6.0 (`PoissonSampledDpEvent(rate, GaussianDpEvent(noise multiplier))`, its own orders, which are
-/// these) gives the same to 8 digits at whole orders, and at fractional ones never less and at most 0.21 % more: it
-/// ends the series early.
+/// Computed by integrating the definition with 30 digits (mpmath 1.4) and minimising over the same orders. Google's
+/// `dp-accounting` 0.6.0 (`PoissonSampledDpEvent(rate, GaussianDpEvent(noise multiplier))`, with the same default orders)
+/// agrees to 8 digits at integer orders, and exceeds these values by at most 0.21 % at fractional ones: it truncates the
+/// series earlier.
 #[test]
-fn epsilons_are_those_of_independent_computations() {
+fn epsilons_match_independent_computations() {
     for (noise_multiplier, rate, steps, delta, expected) in [
         (1.0, 1.0, 1, 1e-5, 4.72850706721762),
         (1.0, 1.0, 100, 1e-5, 96.116308425056),
@@ -37,8 +37,8 @@ fn epsilons_are_those_of_independent_computations() {
     }
 }
 
-/// The three settings that TensorFlow Privacy's MNIST tutorial is known for, with the conversion of its time (Mironov
-/// 2017): 60,000 examples in batches of 256, delta 1e-5.
+/// The three well-known settings of TensorFlow Privacy's MNIST tutorial, with the conversion of its time (Mironov 2017):
+/// 60,000 examples in batches of 256, delta 1e-5.
 #[test]
 fn published_epsilons() {
     for (noise_multiplier, epochs, published) in [(1.3, 15, 1.19), (1.1, 60, 3.01), (0.7, 45, 7.10)] {
@@ -50,9 +50,9 @@ fn published_epsilons() {
     }
 }
 
-/// The definition itself, by integration: the mean under N(0, sigma) of (1 - q + q exp((2x - 1) / 2 sigma^2))^order.
+/// Integrates the definition: the mean under N(0, sigma) of (1 - q + q exp((2x - 1) / 2 sigma^2))^order.
 #[test]
-fn costs_are_what_the_definition_says() {
+fn costs_match_the_definition() {
     for sigma in [0.6, 1.0, 3.0] {
         for rate in [0.01, 0.3, 0.9] {
             for order in [1.1, 1.5, 2.0, 2.7, 5.0, 10.3] {
@@ -60,13 +60,13 @@ fn costs_are_what_the_definition_says() {
                     let ratio = 1.0 - rate + rate * ((2.0 * x - 1.0) / (2.0 * sigma * sigma)).exp();
                     (-x * x / (2.0 * sigma * sigma)).exp() / (sigma * std::f64::consts::TAU.sqrt()) * ratio.powf(order)
                 };
-                // Twelve deviations beyond where the mass is, of either part.
+                // Twelve deviations beyond the mass of both components.
                 let (from, to) = (-12.0 * sigma, order + 12.0 * sigma);
                 let step = (to - from) / 20_000.0;
                 let moment: f64 = (0..20_000).map(|i| density(from + f64::from(i) * step) * step).sum();
                 let expected = moment.ln() / (order - 1.0);
                 let found = cost(order, sigma, rate);
-                // The moment is near 1 where the cost is small, and is a sum of 20,000 rounded numbers.
+                // For a small cost the moment is near 1, and a sum of 20,000 rounded numbers.
                 let rounding = 1e-12 / (order - 1.0);
                 assert!(
                     (found - expected).abs() < 1e-8 * expected + rounding,
@@ -78,7 +78,7 @@ fn costs_are_what_the_definition_says() {
 }
 
 #[test]
-fn each_round_costs_and_none_costs_nothing() {
+fn every_round_costs_and_no_rounds_cost_nothing() {
     let mut accountant = Accountant::default();
     assert_eq!(accountant.epsilon(1e-5), 0.0);
     let mut last = 0.0;
@@ -93,16 +93,16 @@ fn each_round_costs_and_none_costs_nothing() {
 }
 
 #[test]
-fn the_ends_of_the_scales() {
-    assert_eq!(after(0.0, 0.5, 1).epsilon(1e-5), f64::INFINITY, "without noise nothing is promised");
-    assert_eq!(after(1.0, 0.0, 9).epsilon(1e-5), 0.0, "nobody takes part");
-    assert_eq!(after(1e9, 1.0, 1).epsilon(1e-5), 0.0, "nothing but noise");
+fn extreme_parameters() {
+    assert_eq!(after(0.0, 0.5, 1).epsilon(1e-5), f64::INFINITY, "no noise, no bound");
+    assert_eq!(after(1.0, 0.0, 9).epsilon(1e-5), 0.0, "no client is sampled");
+    assert_eq!(after(1e9, 1.0, 1).epsilon(1e-5), 0.0, "the noise dominates");
     let (part, whole) = (after(1.0, 0.999_999, 3).epsilon(1e-5), after(1.0, 1.0, 3).epsilon(1e-5));
     assert!(part <= whole && part > 0.99 * whole, "{part} {whole}");
 }
 
 #[test]
-fn far_tails_join_the_near_ones() {
+fn the_asymptotic_erfc_continues_the_exact_one() {
     let below = LARGE_ERFC.next_down();
     assert!((ln_erfc(below) - ln_erfc(LARGE_ERFC)).abs() < 1e-10);
     // ln erfc(30), to 12 digits, computed with 50-digit arithmetic (mpmath).

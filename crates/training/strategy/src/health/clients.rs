@@ -1,49 +1,48 @@
-//! What the clients of a training show beside each other: updates that pull apart, data that differ, one that stands
-//! out.
+//! Comparisons of a training's clients: diverging updates, different data, outliers.
 
 use trellis_core::id::NodeId;
 
 use super::{Client, Finding, Round, Severity, nodes, percent};
 
-/// Gradient diversity: the mean of the squared norms of the updates over the squared norm of their mean. 1: all clients
-/// pull the same way; the number of clients: each pulls its own way. Beyond this more is lost in the mean than is kept.
+/// Gradient diversity: the mean of the squared norms of the updates, divided by the squared norm of their mean. It is 1 if all
+/// updates are equal, and the number of clients if they are orthogonal. Above this value the mean loses more than it keeps.
 const DRIFT_DIVERSITY: f64 = 4.0;
-/// And it must have grown by this factor over the last rounds: on the plateau of a healthy training updates are mostly
-/// noise, and as diverse as noise, but not more so from round to round.
+/// The diversity must also have grown by this factor over the last rounds: on the plateau of a healthy training updates are
+/// mostly noise, and as diverse as noise, but no more so from round to round.
 const DRIFT_GROWTH: f64 = 1.25;
 const DRIFT_ROUNDS: usize = 3;
-/// Clients whose own models are that much better on their own data than the global model: they learn what the others
-/// undo.
+/// The ratio of the global model's loss to that of the clients' own models on their own data, above which clients learn what
+/// the aggregation undoes.
 const DRIFT_LOSS_RATIO: f64 = 3.0;
-/// Mean distance (total variation, 0 to 1) of the clients' labels from those of all together. Random parts of ten
-/// classes, of a hundred examples each, are about 0.1 apart; one class for each client is 0.9.
+/// The mean total variation distance (0 to 1) of the clients' label distributions from the overall one. Random parts of ten
+/// classes with a hundred examples each are about 0.1 apart; one class per client is 0.9.
 const SKEWED: f64 = 0.3;
 const VERY_SKEWED: f64 = 0.6;
-/// A client this much further away than the average is named.
+/// A client that exceeds the average distance by this much is named.
 const SKEW_APART: f64 = 0.1;
-/// Fewer labels than this say nothing about a client: 0.3 apart is then chance.
+/// With fewer labels, a distance of 0.3 is likely by chance.
 const MIN_LABELS: f64 = 20.0;
-/// The global model is that much more accurate at one client than at another.
-const UNLIKE_ACCURACY: f64 = 0.3;
-/// Losses and accuracies over fewer examples than this differ by chance.
+/// The difference between the global model's best and worst accuracy among clients.
+const UNEVEN_ACCURACY: f64 = 0.3;
+/// With fewer examples, losses and accuracies differ by chance.
 const MIN_EVALUATED: f64 = 20.0;
-/// Standard deviations by which the chi-squared statistic of the accuracies must exceed its mean.
+/// The number of standard deviations by which the chi-squared statistic of the accuracies must exceed its mean.
 const CHANCE_DEVIATIONS: f64 = 4.0;
-/// The deviation of the clients' losses over their mean, where there is no accuracy.
-const UNLIKE_LOSS: f64 = 0.75;
-/// One client with more than half of the weight decides every mean alone.
+/// The deviation of the clients' losses divided by their mean, used if there is no accuracy.
+const UNEVEN_LOSS: f64 = 0.75;
+/// A client with more than half of the weight dominates every mean.
 const DOMINATING: f64 = 0.5;
-/// Update norms of honest clients lie within a small factor of each other, whatever their data.
+/// Update norms of honest clients differ by a small factor only, whatever their data.
 const OUTLIER_FACTOR: f64 = 5.0;
-/// What one sees of too few clients is no spread.
+/// With fewer clients a spread is not meaningful.
 const MIN_CLIENTS: usize = 4;
-/// In so many of the last rounds: once is bad luck.
+/// The number of recent rounds with outliers: a single one may be chance.
 const OUTLIER_ROUNDS: usize = 3;
-/// Share of clients that fail in a round before it is worth a word, and before it is worth a warning.
+/// The fraction of failed clients in a round that is worth a notice, and a warning.
 const FAILING: f64 = 0.1;
 const MANY_FAILING: f64 = 0.3;
 
-/// The finite values of the clients, with their nodes.
+/// The finite values of the clients with their nodes.
 fn values(round: &Round, of: impl Fn(&Client) -> Option<f64>) -> Vec<(NodeId, f64)> {
     let values = round.clients.iter().filter_map(|client| Some((client.node, of(client)?)));
     values.filter(|(_, value)| value.is_finite()).collect()
@@ -61,10 +60,10 @@ fn median(values: &[(NodeId, f64)]) -> f64 {
 }
 
 pub fn drift(history: &[Round]) -> Option<Finding> {
-    pulling_apart(history).or_else(|| forgetting(history))
+    diverging_updates(history).or_else(|| undone_learning(history))
 }
 
-fn pulling_apart(history: &[Round]) -> Option<Finding> {
+fn diverging_updates(history: &[Round]) -> Option<Finding> {
     let measured: Vec<f64> = history.iter().filter_map(diversity).collect();
     let tail = measured.last_chunk::<DRIFT_ROUNDS>()?;
     let (first, last) = (tail[0], tail[DRIFT_ROUNDS - 1]);
@@ -73,14 +72,14 @@ fn pulling_apart(history: &[Round]) -> Option<Finding> {
     }
     let kept = 1.0 / last;
     let what = format!(
-        "The clients' updates pull apart: their diversity has grown from {first:.1} to {last:.1} in {DRIFT_ROUNDS} \
-         rounds (1: all pull the same way). Of what they learn, {} survives the mean.",
+        "The clients' updates diverge: their diversity has grown from {first:.1} to {last:.1} in {DRIFT_ROUNDS} \
+         rounds (1: all updates are equal). {} of the updates survives the averaging.",
         percent(kept)
     );
     Some(drifting(what, &[("diversity", last), ("diversity-before", first), ("rounds", DRIFT_ROUNDS as f64)]))
 }
 
-/// `None` where something of it was not measured, or where one client is so loud that it says nothing about the others.
+/// `None` if a measurement is missing, or if one client dominates and hides the others.
 fn diversity(round: &Round) -> Option<f64> {
     if !far_from_median(round).is_empty() {
         return None;
@@ -97,7 +96,7 @@ fn diversity(round: &Round) -> Option<f64> {
     diversity.is_finite().then_some(diversity)
 }
 
-fn forgetting(history: &[Round]) -> Option<Finding> {
+fn undone_learning(history: &[Round]) -> Option<Finding> {
     let last = history.last()?;
     let both =
         |client: &Client| client.train_loss.is_some_and(f64::is_finite) && client.eval_loss.is_some_and(f64::is_finite);
@@ -108,8 +107,8 @@ fn forgetting(history: &[Round]) -> Option<Finding> {
     }
     let (own, global) = (mean(&own), mean(&global));
     let what = format!(
-        "The clients' own models are much better on their data (loss {own:.4}) than the global one made of them \
-         ({global:.4}): they learn what the others undo."
+        "The clients' own models are much better on their data (loss {own:.4}) than the global model ({global:.4}): \
+         the aggregation undoes what they learn."
     );
     Some(drifting(what, &[("own-loss", own), ("global-loss", global)]))
 }
@@ -121,11 +120,11 @@ fn drifting(what: String, numbers: &[(&str, f64)]) -> Finding {
     Finding::new("client-drift", Severity::Warning, what, numbers, advice)
 }
 
-/// The newest round in which clients told their labels: they need not do so each time.
+/// Uses the newest round in which clients reported their labels: they need not do so in every round.
 pub fn skewed_labels(history: &[Round]) -> Option<Finding> {
-    let told = |client: &&Client| client.label_counts.iter().sum::<f64>() >= MIN_LABELS;
-    let round = history.iter().rev().find(|round| round.clients.iter().filter(told).count() >= 2)?;
-    let clients: Vec<&Client> = round.clients.iter().filter(told).collect();
+    let reported = |client: &&Client| client.label_counts.iter().sum::<f64>() >= MIN_LABELS;
+    let round = history.iter().rev().find(|round| round.clients.iter().filter(reported).count() >= 2)?;
+    let clients: Vec<&Client> = round.clients.iter().filter(reported).collect();
     let labels = clients.iter().map(|client| client.label_counts.len()).max()?;
     let count = |client: &Client, label: usize| client.label_counts.get(label).copied().unwrap_or(0.0);
     let all: Vec<f64> = (0..labels).map(|label| clients.iter().map(|client| count(client, label)).sum()).collect();
@@ -136,27 +135,30 @@ pub fn skewed_labels(history: &[Round]) -> Option<Finding> {
     };
     let distances: Vec<(NodeId, f64)> = clients.iter().map(|client| (client.node, distance(client))).collect();
     let skew = mean(&distances);
-    let (worst, most) = distances.iter().copied().max_by(|left, right| left.1.total_cmp(&right.1))?;
+    let (worst, worst_skew) = distances.iter().copied().max_by(|left, right| left.1.total_cmp(&right.1))?;
     if skew < SKEWED {
         return None;
     }
-    let at_worst =
-        if most - skew >= SKEW_APART { format!(", at node {worst} {}", percent(most)) } else { String::new() };
+    let at_worst = if worst_skew - skew >= SKEW_APART {
+        format!(", at node {worst} {}", percent(worst_skew))
+    } else {
+        String::new()
+    };
     let what = format!(
         "The clients have different labels: on average {} of a client's examples would have to be exchanged to make \
          them like those of all together{at_worst}.",
         percent(skew)
     );
     let severity = if skew >= VERY_SKEWED { Severity::Warning } else { Severity::Notice };
-    Some(Finding::new("label-skew", severity, what, &[("skew", skew), ("worst-skew", most)], NON_IID_ADVICE))
+    Some(Finding::new("label-skew", severity, what, &[("skew", skew), ("worst-skew", worst_skew)], NON_IID_ADVICE))
 }
 
 const NON_IID_ADVICE: &str = "With such data FedAvg converges slowly or not at all. Try FedProx with proximal-mu 0.1 \
                               to 1 (the ClientApp must add the proximal term) or FedAdam, fewer local epochs (1 or 2), \
                               and more nodes in each round (fraction-train), so that every mean sees all labels.";
 
-/// Data that differ, where no labels are told: the global model suits some clients and not others.
-pub fn unlike(history: &[Round]) -> Option<Finding> {
+/// Different data, if clients report no labels: the global model suits some clients and not others.
+pub fn uneven_accuracy(history: &[Round]) -> Option<Finding> {
     if skewed_labels(history).is_some() {
         return None;
     }
@@ -169,10 +171,10 @@ pub fn unlike(history: &[Round]) -> Option<Finding> {
         let (best, high) = *accuracies.iter().max_by(by_value)?;
         let what = format!(
             "The global model suits some clients and not others: its accuracy is {high:.3} at node {best} and {low:.3} \
-             at node {worst}. Their data are not alike."
+             at node {worst}. Their data differ."
         );
         let numbers = [("best-accuracy", high), ("worst-accuracy", low)];
-        return (high - low >= UNLIKE_ACCURACY && differ_beyond_chance(last, measured))
+        return (high - low >= UNEVEN_ACCURACY && differ_beyond_chance(last, measured))
             .then(|| Finding::new("unlike-clients", Severity::Notice, what, &numbers, NON_IID_ADVICE));
     }
     let losses = values(last, |client| client.eval_loss.filter(|_| measured(client)));
@@ -185,14 +187,14 @@ pub fn unlike(history: &[Round]) -> Option<Finding> {
     let (worst, high) = *losses.iter().max_by(by_value)?;
     let what = format!(
         "The global model suits some clients and not others: their losses are {average:.4} on average, with a \
-         deviation of {deviation:.4}, and {high:.4} at node {worst}. Their data are not alike."
+         deviation of {deviation:.4}, and {high:.4} at node {worst}. Their data differ."
     );
     let numbers = [("mean-loss", average), ("loss-deviation", deviation), ("worst-loss", high)];
-    (average > 0.0 && deviation >= UNLIKE_LOSS * average)
+    (average > 0.0 && deviation >= UNEVEN_LOSS * average)
         .then(|| Finding::new("unlike-clients", Severity::Notice, what, &numbers, NON_IID_ADVICE))
 }
 
-/// Whether clients with data alike would hardly have accuracies this far apart: a chi-squared test of equal proportions.
+/// A chi-squared test of equal proportions: whether clients with similar data would rarely have accuracies this far apart.
 fn differ_beyond_chance(round: &Round, measured: impl Fn(&Client) -> bool) -> bool {
     let tests: Vec<(f64, f64)> = round
         .clients
@@ -212,19 +214,19 @@ fn differ_beyond_chance(round: &Round, measured: impl Fn(&Client) -> bool) -> bo
 pub fn dominating(history: &[Round]) -> Option<Finding> {
     let weights = values(history.last()?, |client| client.examples);
     let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
-    let (node, most) = weights.iter().copied().max_by(|left, right| left.1.total_cmp(&right.1))?;
-    // Of two clients one always has half.
-    if weights.len() < 3 || total <= 0.0 || most / total <= DOMINATING {
+    let (node, worst_skew) = weights.iter().copied().max_by(|left, right| left.1.total_cmp(&right.1))?;
+    // Of two clients one always has at least half.
+    if weights.len() < 3 || total <= 0.0 || worst_skew / total <= DOMINATING {
         return None;
     }
     let what = format!(
         "Node {node} has {} of all examples among {} clients: the mean is mostly its model.",
-        percent(most / total),
+        percent(worst_skew / total),
         weights.len()
     );
-    let advice = "If that is not meant, let clients count alike: FedMedian or FedTrimmedAvg, a metric of your own that \
-                  is capped as the weight (weighted-by-key), or QFedAvg, which heeds those who fare worst.";
-    Some(Finding::new("dominating-client", Severity::Notice, what, &[("share", most / total)], advice))
+    let advice = "If that is not intended, weight clients equally: FedMedian or FedTrimmedAvg, a capped metric of \
+                  your own as the weight (weighted-by-key), or QFedAvg, which favours clients with a high loss.";
+    Some(Finding::new("dominating-client", Severity::Notice, what, &[("share", worst_skew / total)], advice))
 }
 
 pub fn outliers(history: &[Round]) -> Option<Finding> {
@@ -250,7 +252,7 @@ pub fn outliers(history: &[Round]) -> Option<Finding> {
     Some(Finding::new("outlier-client", severity, what, &numbers, advice))
 }
 
-/// Clients whose updates are far larger than the median, and how many times; the largest first.
+/// Clients whose updates are far larger than the median, with their factors, largest first.
 fn far_from_median(round: &Round) -> Vec<(NodeId, f64)> {
     let norms = values(round, |client| client.update_norm);
     if norms.len() < MIN_CLIENTS {
@@ -265,11 +267,11 @@ fn far_from_median(round: &Round) -> Vec<(NodeId, f64)> {
 
 pub fn rejected(history: &[Round]) -> Option<Finding> {
     let last = history.last()?;
-    let (_, why) = last.rejected.first()?;
+    let (_, reason) = last.rejected.first()?;
     let ids: Vec<NodeId> = last.rejected.iter().map(|(node, _)| *node).collect();
-    let what = format!("In round {} the replies of {} were not taken: {why}.", last.number, nodes(&ids));
-    let advice = "Look into the log of the node: numbers that are not finite come from a learning rate that is too \
-                  high or from broken data; another layout, from another version of the app.";
+    let what = format!("In round {} the replies of {} were rejected: {reason}.", last.number, nodes(&ids));
+    let advice = "See the log of the node. Non-finite values come from a learning rate that is too high or from \
+                  broken data; a different layout comes from another version of the app.";
     Some(Finding::new("rejected-clients", Severity::Warning, what, &[("clients", ids.len() as f64)], advice))
 }
 
@@ -282,8 +284,8 @@ pub fn failing(history: &[Round]) -> Option<Finding> {
     }
     let what =
         format!("{} of the {asked} clients of round {} failed or did not answer in time.", last.failures, last.number);
-    let advice = "`trellis logs` tells why. If they are slow, raise round-timeout, or ask more than are needed \
-                  (over-selection) and let the round end without the slowest.";
+    let advice = "`trellis logs` shows the reasons. For slow clients, raise round-timeout, or select more clients than \
+                  needed (over-selection), so that the round ends without the slowest.";
     let severity = if share >= MANY_FAILING { Severity::Warning } else { Severity::Notice };
     Some(Finding::new(
         "failing-clients",

@@ -2,22 +2,21 @@
 
 use super::{Finding, Round, Severity};
 
-/// So many rounds in a row must be worse than the one before: two happen by chance in any training with sampled
-/// clients.
+/// The loss must rise this many rounds in a row: two happen by chance in any training with sampled clients.
 const RISING_ROUNDS: usize = 3;
-/// And the loss must be above the best one by this share: a curve that has settled wavers by less.
+/// The loss must also exceed the best one by this fraction: a settled curve fluctuates less.
 const RISING_SHARE: f64 = 0.1;
-/// As much for accuracy, in points: half of what a class more or less makes of ten.
+/// The same for accuracy, in points: half of what one class of ten contributes.
 const FALLING_ACCURACY: f64 = 0.05;
-/// So many rounds without a better loss: fewer are usual on the flat parts of a curve.
+/// Rounds without a better loss: fewer are usual on flat parts of a curve.
 const STALLED_ROUNDS: usize = 5;
-/// A loss is better if it is lower by this share; below it, rounding and sampling speak.
+/// A loss is better if it is lower by this fraction; smaller differences are rounding and sampling.
 const BETTER_SHARE: f64 = 0.01;
 
-/// A curve of which less is better, with its name.
+/// A curve for which lower is better.
 struct Curve {
     name: &'static str,
-    /// Rounds and values; only finite ones.
+    /// Rounds and finite values.
     points: Vec<(u64, f64)>,
 }
 
@@ -26,7 +25,7 @@ fn curve(history: &[Round], name: &'static str, value: fn(&Round) -> Option<f64>
     Curve { name, points: points.filter(|(_, value)| value.is_finite()).collect() }
 }
 
-/// The loss by which a training is judged: that of the evaluation, if there is one.
+/// The loss by which a training is judged: the evaluation loss, if there is one.
 fn loss(history: &[Round]) -> Curve {
     let evaluated = curve(history, "evaluation loss", |round| round.eval_loss);
     if evaluated.points.is_empty() { curve(history, "training loss", |round| round.train_loss) } else { evaluated }
@@ -41,8 +40,8 @@ impl Curve {
         self.values().reduce(f64::min)
     }
 
-    /// Where it rose all through the last rounds, and by how much above the best: the first of those rounds, the value
-    /// there, and the last value.
+    /// The start of the rise, if the curve has risen throughout the last rounds and far enough above the best value: its round
+    /// and value, and the last value.
     fn rising(&self) -> Option<(u64, f64, f64)> {
         let tail = self.points.last_chunk::<{ RISING_ROUNDS + 1 }>()?;
         let rises = tail.windows(2).all(|pair| pair[1].1 > pair[0].1);
@@ -54,7 +53,7 @@ pub fn not_finite(history: &[Round]) -> Option<Finding> {
     let last = history.last()?;
     let named = [("training loss", last.train_loss), ("evaluation loss", last.eval_loss)];
     let (name, value) = named.into_iter().find_map(|(name, value)| Some((name, value.filter(|v| !v.is_finite())?)))?;
-    let what = format!("The {name} of round {} is {value}: the model's numbers have run away.", last.number);
+    let what = format!("The {name} of round {} is {value}: the model has diverged.", last.number);
     let advice = "Stop the run and resume from a checkpoint before that round, with a smaller learning rate on the \
                   clients (a tenth of it), fewer local epochs, or clipped gradients; with FedAdam, FedYogi or \
                   FedAdagrad also a smaller server-lr or a larger tau.";
@@ -62,10 +61,10 @@ pub fn not_finite(history: &[Round]) -> Option<Finding> {
 }
 
 pub fn diverging(history: &[Round]) -> Option<Finding> {
-    losing_loss(history).or_else(|| losing_accuracy(history))
+    rising_loss(history).or_else(|| falling_accuracy(history))
 }
 
-fn losing_loss(history: &[Round]) -> Option<Finding> {
+fn rising_loss(history: &[Round]) -> Option<Finding> {
     let curve = loss(history);
     let (since, from, to) = curve.rising()?;
     let best = curve.best()?;
@@ -80,7 +79,7 @@ fn losing_loss(history: &[Round]) -> Option<Finding> {
     Some(diverged(what, &[("loss", to), ("best-loss", best), ("rounds", RISING_ROUNDS as f64)]))
 }
 
-fn losing_accuracy(history: &[Round]) -> Option<Finding> {
+fn falling_accuracy(history: &[Round]) -> Option<Finding> {
     let curve = curve(history, "accuracy", |round| round.eval_accuracy.map(|accuracy| -accuracy));
     let (since, from, to) = curve.rising()?;
     let best = curve.best()?;
@@ -108,12 +107,12 @@ pub fn stalled(history: &[Round]) -> Option<Finding> {
     let (before, recent) = curve.points.split_at_checked(curve.points.len().checked_sub(STALLED_ROUNDS)?)?;
     let best = before.iter().map(|(_, value)| *value).reduce(f64::min)?;
     let recent_best = recent.iter().map(|(_, value)| *value).reduce(f64::min)?;
-    // What diverges is not called stalled as well.
+    // A diverging training is not reported as stalled too.
     if recent_best < best - BETTER_SHARE * best.abs() || diverging(history).is_some() {
         return None;
     }
     let what = format!(
-        "The {} has not become better for {STALLED_ROUNDS} rounds: {best:.4} before, {recent_best:.4} at best since. \
+        "The {} has not improved for {STALLED_ROUNDS} rounds: {best:.4} before, {recent_best:.4} at best since. \
          The training has converged, or it is stuck.",
         curve.name
     );

@@ -1,5 +1,5 @@
-//! How far a reply is from the model it was made of, and the same reply pulled back to a limit. Block by block: neither
-//! knows how large a model is.
+//! The norm of an update, and an update that is clipped to a norm. Both work block by block, so that the model may have any
+//! size.
 
 use std::io;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use crate::layout::check_names_and_shapes;
 use crate::model::{Layout, Model};
 use crate::numbers::Numbers;
 
-/// Sums that run side by side, so that the processor need not wait for each addition. Part of the result's definition.
+/// Parallel sums, which hide the latency of additions. Their number affects the result, so it must not change.
 const LANES: usize = 8;
 
-/// The L2 norm of reply minus model over all floating-point arrays together.
+/// The L2 norm of reply minus model over all floating-point arrays.
 pub fn update_norm(model: &Model, reply: &dyn Numbers) -> io::Result<f64> {
     let mut squares = 0.0;
     let (mut buffer, mut old, mut new) = (Vec::new(), Vec::new(), Vec::new());
@@ -30,8 +30,8 @@ pub fn update_norm(model: &Model, reply: &dyn Numbers) -> io::Result<f64> {
     Ok(libm::sqrt(squares))
 }
 
-/// Where each array of the model is in the reply, if it is one of floating-point numbers in both. (What is an integer
-/// in replies may be a float in the model, under `compat`.)
+/// The position of each array of the model in the reply, if it is floating-point in both. (With `compat` an integer array of
+/// replies is a float array in the model.)
 fn places(model: &Model, reply: &dyn Numbers) -> io::Result<Vec<Option<usize>>> {
     let layout = reply.layout();
     let places = check_names_and_shapes(&model.layout, layout).map_err(io::Error::other)?;
@@ -61,8 +61,8 @@ fn squared_distance(old: &[f64], new: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
-/// A reply as it counts under privacy: model + factor * (reply - model) in floating-point arrays. Integer arrays are
-/// those of the model: nothing limits what one client could tell by them, so nothing of them is taken.
+/// A clipped reply: model + factor * (reply - model) in floating-point arrays. Integer arrays are those of the model: nothing
+/// bounds the influence of one client on them, so the reply's are ignored.
 pub struct Clipped<'a> {
     model: &'a Model,
     reply: &'a dyn Numbers,
@@ -71,7 +71,7 @@ pub struct Clipped<'a> {
 }
 
 impl<'a> Clipped<'a> {
-    /// The factor comes from [`super::Privacy::factor`]. An error if the reply is not one of this model.
+    /// `factor` is the result of [`super::Privacy::factor`]. Fails if the reply does not match the model.
     pub fn new(model: &'a Model, reply: &'a dyn Numbers, factor: f64) -> io::Result<Self> {
         Ok(Self { model, reply, places: places(model, reply)?, factor })
     }
@@ -82,12 +82,12 @@ impl Numbers for Clipped<'_> {
         &self.model.layout
     }
 
-    /// The part is one of whole elements.
+    /// The part consists of whole elements.
     fn part<'a>(&'a self, array: usize, bytes: Range<usize>, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
         let dtype = self.model.layout.0[array].dtype;
         let model = &self.model.arrays[array];
         let place = match self.places[array] {
-            // A factor of zero: the update was too large for its norm to be told.
+            // The factor is zero if the norm of the update overflowed.
             Some(place) if self.factor != 0.0 => place,
             _ => return Ok(&model[bytes]),
         };

@@ -63,14 +63,14 @@ fn read_whole(numbers: &dyn Numbers, array: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_norm_is_that_of_all_float_arrays_together() {
+fn the_norm_includes_all_float_arrays() {
     let old = model(&[f32s(&[1.0, 2.0]), i64s(&[5]), halves(&[0.5]), brains(&[0.0])]);
     let new = model(&[f32s(&[2.0, 4.0]), i64s(&[500]), halves(&[2.5]), brains(&[-4.0])]);
     assert_eq!(update_norm(&old, &InMemory(new)).unwrap(), 5.0);
 }
 
 #[test]
-fn a_large_update_is_pulled_back_and_a_small_one_left_alone() {
+fn a_large_update_is_clipped_and_a_small_one_is_unchanged() {
     let old = model(&[f32s(&[1.0, 1.0]), i64s(&[5])]);
     let new = InMemory(model(&[f32s(&[4.0, 5.0]), i64s(&[6])]));
     let privacy = server_fixed(0.0, 2.5, 1);
@@ -78,7 +78,7 @@ fn a_large_update_is_pulled_back_and_a_small_one_left_alone() {
     assert_eq!(factor, 0.5);
     let clipped = Clipped::new(&old, &new, factor).unwrap();
     assert_eq!(read_whole(&clipped, 0), f32s(&[2.5, 3.0]).1);
-    assert_eq!(read_whole(&clipped, 1), i64s(&[5]).1, "what cannot be clipped is not taken");
+    assert_eq!(read_whole(&clipped, 1), i64s(&[5]).1, "integers of replies are ignored");
 
     let wide = server_fixed(0.0, 5.0, 1);
     assert_eq!(wide.factor(&State::default(), 5.0), 1.0);
@@ -86,7 +86,7 @@ fn a_large_update_is_pulled_back_and_a_small_one_left_alone() {
 }
 
 #[test]
-fn an_update_without_a_norm_changes_nothing() {
+fn an_update_with_a_non_finite_norm_changes_nothing() {
     let huge = (Dtype::F64, f64::MAX.to_le_bytes().to_vec());
     let low = (Dtype::F64, f64::MIN.to_le_bytes().to_vec());
     let (old, new) = (model(&[low]), InMemory(model(&[huge])));
@@ -99,7 +99,7 @@ fn an_update_without_a_norm_changes_nothing() {
 }
 
 #[test]
-fn arrays_are_found_by_name_and_what_became_a_float_stays_as_it_is() {
+fn arrays_are_matched_by_name_and_integers_of_replies_are_ignored() {
     let mut old = model(&[f32s(&[0.0]), f32s(&[0.0]), (Dtype::F64, 7.5f64.to_le_bytes().to_vec())]);
     let reply = model(&[f32s(&[4.0]), f32s(&[3.0]), i64s(&[9])]);
     Arc::make_mut(&mut old.layout).0.swap(0, 1);
@@ -114,9 +114,9 @@ fn arrays_are_found_by_name_and_what_became_a_float_stays_as_it_is() {
 }
 
 proptest! {
-    /// Whatever is read, in whatever parts: the same numbers, and no update longer than the limit.
+    /// Reading in any parts gives the same numbers, and no update exceeds the clipping norm.
     #[test]
-    fn clipping_holds_for_any_update(
+    fn clipping_bounds_any_update(
         update in prop::collection::vec(-100.0f32..100.0, 1..40_000),
         limit in 0.01f64..50.0,
         cut in 0.0f64..1.0,
@@ -144,12 +144,12 @@ proptest! {
 }
 
 #[test]
-fn noise_has_the_deviation_that_the_limit_asks_for_and_leaves_integers_alone() {
+fn noise_has_the_expected_deviation_and_does_not_change_integers() {
     const N: usize = 100_000;
     let before = model(&[f32s(&vec![10.0; N]), i64s(&[7]), brains(&[0.0; 3])]);
     let privacy = server_fixed(2.0, 1.5, 10);
     let noisy = |seed: u64, round| {
-        privacy.after(before.clone(), &mut State::default(), &[true; 10], false, &seed.into(), round)
+        privacy.finish_round(before.clone(), &mut State::default(), &[true; 10], false, &seed.into(), round)
     };
     let after = noisy(1, 1);
     let noise: Vec<f64> = floats(&after, 0).iter().map(|number| number - 10.0).collect();
@@ -160,28 +160,29 @@ fn noise_has_the_deviation_that_the_limit_asks_for_and_leaves_integers_alone() {
     assert_ne!(after.arrays[2], before.arrays[2]);
     assert_eq!(after.layout, before.layout);
 
-    assert_eq!(noisy(1, 1), after, "the same seed and round: the same noise");
+    assert_eq!(noisy(1, 1), after, "the same seed and round give the same noise");
     assert_ne!(noisy(1, 2), after);
     assert_ne!(noisy(2, 1), after);
 }
 
-/// Noise of known bits: what one machine draws, all do, in this version and the next.
+/// The noise has known bits, so it is the same on all machines and in all versions.
 #[test]
-fn noise_is_the_same_for_ever() {
+fn noise_never_changes() {
     let zeros = model(&[(Dtype::F64, vec![0; 24])]);
     let privacy = server_fixed(1.0, 1.0, 1);
-    let noisy = privacy.after(zeros, &mut State::default(), &[false], false, &7.into(), 3);
+    let noisy = privacy.finish_round(zeros, &mut State::default(), &[false], false, &7.into(), 3);
     let bits: Vec<u64> = floats(&noisy, 0).iter().map(|number| number.to_bits()).collect();
     assert_eq!(bits, [4605187618104934402, 13832163676111757325, 4609279623018937700]);
 }
 
 #[test]
-fn with_fewer_replies_than_planned_there_is_more_noise() {
+fn fewer_replies_than_planned_increase_the_noise() {
     let zeros = model(&[(Dtype::F64, vec![0; 8])]);
     let noise = |replies: usize, compat| {
         let privacy = server_fixed(1.0, 1.0, 10);
         let seed = Seed::from(7);
-        floats(&privacy.after(zeros.clone(), &mut State::default(), &vec![false; replies], compat, &seed, 1), 0)[0]
+        floats(&privacy.finish_round(zeros.clone(), &mut State::default(), &vec![false; replies], compat, &seed, 1), 0)
+            [0]
     };
     let near = |left: f64, right: f64| (left - right).abs() < 1e-12 * right.abs();
     assert!(near(noise(5, false), 2.0 * noise(10, false)));
@@ -190,25 +191,24 @@ fn with_fewer_replies_than_planned_there_is_more_noise() {
 }
 
 #[test]
-fn the_limit_goes_where_the_updates_are() {
+fn the_clipping_norm_follows_the_updates() {
     let next = |clipped: &[bool], compat| {
         let (privacy, mut state) = (adaptive(0.0, 4, None), State::default());
-        privacy.after(Model::default(), &mut state, clipped, compat, &1.into(), 1);
+        privacy.finish_round(Model::default(), &mut state, clipped, compat, &1.into(), 1);
         privacy.clipping_norm(&state)
     };
     let near = |norm: f64, expected: f64| assert!((norm - expected).abs() < 1e-15, "{norm} {expected}");
     near(next(&[true; 4], false), 0.1 * 0.1f64.exp());
     near(next(&[false; 4], false), 0.1 * (-0.1f64).exp());
     near(next(&[true, false, true, false], false), 0.1);
-    // Flower's way: the limit runs away from the updates.
+    // With `compat` it moves away from the updates, as in Flower.
     near(next(&[true; 4], true), 0.1 * (-0.1f64).exp());
     near(next(&[false; 4], true), 0.1 * 0.1f64.exp());
 }
 
-/// Half of the clients have updates of norm 1, half of norm 3: the limit settles between them, from below and from
-/// above.
+/// Half of the clients have updates of norm 1, half of norm 3: the clipping norm converges between them, from both sides.
 #[test]
-fn an_adaptive_limit_settles_at_the_quantile() {
+fn an_adaptive_clipping_norm_converges_to_the_quantile() {
     for start in [0.01, 100.0] {
         let privacy = Privacy::ServerAdaptive {
             noise_multiplier: 0.0,
@@ -222,7 +222,7 @@ fn an_adaptive_limit_settles_at_the_quantile() {
         for round in 0..200 {
             let limit = privacy.clipping_norm(&state);
             let clipped: Vec<bool> = (0..10).map(|client| limit < if client < 5 { 1.0 } else { 3.0 }).collect();
-            privacy.after(Model::default(), &mut state, &clipped, false, &1.into(), round);
+            privacy.finish_round(Model::default(), &mut state, &clipped, false, &1.into(), round);
         }
         let limit = privacy.clipping_norm(&state);
         assert!((1.0..=3.0).contains(&limit), "from {start} to {limit}");
@@ -230,7 +230,7 @@ fn an_adaptive_limit_settles_at_the_quantile() {
 }
 
 #[test]
-fn the_noise_of_the_count_is_paid_for_by_the_noise_of_the_model() {
+fn noise_on_the_count_increases_the_noise_on_the_model() {
     // By hand: 1 / sqrt(1 - 1/(2*5)^2) = 1.00503781525921...
     let privacy = adaptive(1.0, 100, None);
     assert_eq!(privacy.count_stddev(), 5.0);
@@ -241,12 +241,12 @@ fn the_noise_of_the_count_is_paid_for_by_the_noise_of_the_model() {
 }
 
 #[test]
-fn the_noise_belongs_to_the_limit_that_the_updates_were_clipped_to() {
+fn the_noise_follows_the_clipping_norm_that_was_applied() {
     let zeros = model(&[(Dtype::F64, vec![0; 8])]);
     let privacy = adaptive(1.0, 100, None);
     let noise = |compat| {
         let mut state = State::default();
-        let after = privacy.after(zeros.clone(), &mut state, &[true; 100], compat, &1.into(), 1);
+        let after = privacy.finish_round(zeros.clone(), &mut state, &[true; 100], compat, &1.into(), 1);
         (floats(&after, 0)[0], privacy.clipping_norm(&state))
     };
     let ((ours, _), (flowers, next)) = (noise(false), noise(true));
@@ -254,7 +254,7 @@ fn the_noise_belongs_to_the_limit_that_the_updates_were_clipped_to() {
 }
 
 #[test]
-fn clients_that_clip_by_themselves_are_told_the_limit() {
+fn clients_that_clip_themselves_receive_the_clipping_norm() {
     let state = State { numbers: [(STATE_CLIPPING_NORM.to_string(), 0.7)].into(), ..State::default() };
     let client = Privacy::ClientAdaptive {
         noise_multiplier: 0.0,
@@ -273,7 +273,7 @@ fn clients_that_clip_by_themselves_are_told_the_limit() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_invalid_parameters_are_reported_at_once() {
     assert_eq!(server_fixed(1.0, 1.0, 2).check(), Ok(()));
     assert_eq!(adaptive(1.0, 100, None).check(), Ok(()));
     assert_eq!(server_fixed(-1.0, 0.0, 0).check().unwrap_err().len(), 3);
@@ -286,7 +286,7 @@ fn all_that_is_wrong_is_told_at_once() {
         clip_norm_lr: 0.0,
         clipped_count_stddev: None,
     };
-    let problems = bad.check().unwrap_err();
-    assert_eq!(problems.len(), 3);
-    assert!(problems[2].contains("less than twice the deviation of the clipped count, 0.5"), "{}", problems[2]);
+    let errors = bad.check().unwrap_err();
+    assert_eq!(errors.len(), 3);
+    assert!(errors[2].contains("less than twice the deviation of the clipped count, 0.5"), "{}", errors[2]);
 }

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Made by XGBoost 3.2 (binary:logistic, or multi:softprob where classes are told; depth 2, 3 features).
+/// Created by XGBoost 3.2 (binary:logistic; multi:softprob for several classes; depth 2, 3 features).
 const ONE: &[u8] = include_bytes!("../../tests/data/xgboost/one.json");
 const OTHER: &[u8] = include_bytes!("../../tests/data/xgboost/other.json");
 /// Two trees in parallel.
@@ -11,16 +11,16 @@ const THREE_ROUNDS: &[u8] = include_bytes!("../../tests/data/xgboost/three_round
 /// One round of three classes.
 const CLASSES_A: &[u8] = include_bytes!("../../tests/data/xgboost/classes_a.json");
 const CLASSES_B: &[u8] = include_bytes!("../../tests/data/xgboost/classes_b.json");
-/// What `aggregate_bagging` of Flower 1.42 makes of nothing and then `ONE`, `OTHER` and `PARALLEL`.
+/// The result of `aggregate_bagging` of Flower 1.42 for an empty model and then `ONE`, `OTHER` and `PARALLEL`.
 const JOINED: &[u8] = include_bytes!("../../tests/data/xgboost/joined.json");
-/// And of `OTHER`, then `THREE_ROUNDS`, `CLASSES_A` and `ONE`.
+/// The same for `OTHER`, then `THREE_ROUNDS`, `CLASSES_A` and `ONE`.
 const JOINED_COMPAT: &[u8] = include_bytes!("../../tests/data/xgboost/joined_compat.json");
 
 fn replies(models: &[&[u8]]) -> Vec<Vec<u8>> {
     models.iter().map(|model| model.to_vec()).collect()
 }
 
-/// Equal as values. Python writes numbers in other digits, and both are read to the last bit but one.
+/// Compares values. Python formats numbers differently, so the last bit may differ.
 fn assert_same(found: &Value, expected: &Value, place: &str) {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
@@ -48,23 +48,23 @@ fn parsed(json: &[u8]) -> Value {
 }
 
 #[test]
-fn joined_as_flower_joins() {
+fn bagging_matches_flower() {
     let joined = bagging(b"", &replies(&[ONE, OTHER, PARALLEL])).unwrap();
     assert_same(&parsed(&joined), &parsed(JOINED), "");
     let compat = bagging_compat(b"", &replies(&[ONE, OTHER, PARALLEL])).unwrap();
-    assert_eq!(compat, joined, "there is no difference where each reply has one round of one class");
+    assert_eq!(compat, joined, "equal if each reply has one round of one class");
     let later = bagging(&bagging(b"", &replies(&[ONE, OTHER])).unwrap(), &replies(&[PARALLEL])).unwrap();
     assert_eq!(later, joined, "in one round or in two");
 }
 
 #[test]
-fn flowers_way_with_replies_of_more_than_one_round() {
+fn compat_matches_flower_for_replies_of_several_rounds() {
     let joined = bagging_compat(OTHER, &replies(&[THREE_ROUNDS, CLASSES_A, ONE])).unwrap();
     assert_same(&parsed(&joined), &parsed(JOINED_COMPAT), "");
 }
 
 #[test]
-fn no_tree_is_lost_and_each_keeps_its_class_and_round() {
+fn all_trees_are_added_with_their_class_and_round() {
     let joined = parsed(&bagging(CLASSES_A, &replies(&[CLASSES_B, THREE_ROUNDS])).unwrap());
     let model = &joined["learner"]["gradient_booster"]["model"];
     assert_eq!(model["gbtree_model_param"]["num_trees"], "9");
@@ -78,18 +78,18 @@ fn no_tree_is_lost_and_each_keeps_its_class_and_round() {
 }
 
 #[test]
-fn what_is_not_changed_keeps_its_bytes() {
+fn unchanged_parts_keep_their_bytes() {
     assert_eq!(bagging(b"", &replies(&[ONE])).unwrap(), ONE);
     assert_eq!(bagging(ONE, &[]).unwrap(), ONE);
     assert_eq!(bagging(b"", &[]).unwrap(), b"");
     let joined = String::from_utf8(bagging(ONE, &replies(&[OTHER])).unwrap()).unwrap();
     let expected = String::from_utf8(ONE.to_vec()).unwrap();
     let tree = &expected[expected.find(r#"{"base_weights""#).unwrap()..expected.find(r#"]},"name":"gbtree""#).unwrap()];
-    assert!(tree.contains("6.25E-2") && joined.contains(tree), "digits are not read and written again");
+    assert!(tree.contains("6.25E-2") && joined.contains(tree), "numbers are not reformatted");
 }
 
 #[test]
-fn whose_model_is_bad_and_where() {
+fn errors_name_the_reply_and_the_location() {
     let text = |model: &[u8]| String::from_utf8(model.to_vec()).unwrap();
     let dart = text(ONE).replace(r#""model":"#, r#""gbtree":"#);
     let few = text(ONE).replace(r#""num_trees":"1""#, r#""num_trees":"2""#);
@@ -106,7 +106,7 @@ fn whose_model_is_bad_and_where() {
         (text(ONE), no_tree, "reply 2 of 2: tree 0 is not as XGBoost writes it"),
         (String::new(), "\u{fffd}".into(), "reply 2 of 2: it is not JSON: expected value at line 1 column 1"),
     ] {
-        let told = bagging(global.as_bytes(), &[OTHER.to_vec(), reply.into_bytes()]).unwrap_err();
-        assert!(told.contains(expected), "{told}\n  instead of: {expected}");
+        let error = bagging(global.as_bytes(), &[OTHER.to_vec(), reply.into_bytes()]).unwrap_err();
+        assert!(error.contains(expected), "{error}\n  instead of: {expected}");
     }
 }

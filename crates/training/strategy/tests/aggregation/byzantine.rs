@@ -1,4 +1,4 @@
-//! Krum, MultiKrum, Bulyan: beside straightforward versions of themselves, and against nodes that send garbage.
+//! Krum, MultiKrum, Bulyan: compared with straightforward implementations, and against malicious replies.
 
 use proptest::prelude::*;
 use trellis_strategy::{Aggregated, Strategy};
@@ -15,7 +15,7 @@ fn squared(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
-/// As the paper says it, with Flower's least number of neighbours.
+/// The definition of the paper, with Flower's minimum of neighbours.
 fn nearest(rows: &[Vec<f64>], malicious: usize, wanted: usize) -> Vec<usize> {
     let neighbours = rows.len().saturating_sub(malicious + 2).max(1);
     let mut scores: Vec<(f64, usize)> = (0..rows.len())
@@ -40,7 +40,7 @@ fn near_median(column: &[f64], wanted: usize) -> f64 {
 }
 
 #[test]
-fn krum_takes_the_reply_amid_the_others() {
+fn krum_selects_the_central_reply() {
     let rows = [vec![0.0, 0.0], vec![1.0, 0.0], vec![0.25, 0.25], vec![0.0, 1.0], vec![90.0, -90.0]];
     let krum = given(&Strategy::Krum { num_malicious: 1 }, &rows);
     assert_eq!(krum.chosen, Some(vec![2]));
@@ -52,7 +52,7 @@ fn krum_takes_the_reply_amid_the_others() {
 }
 
 #[test]
-fn of_replies_that_are_alike_the_first_nodes_are_taken() {
+fn of_equal_replies_the_first_are_selected() {
     let rows = vec![vec![1.0, 2.0]; 7];
     assert_eq!(given(&Strategy::Krum { num_malicious: 2 }, &rows).chosen, Some(vec![0]));
     let multi = Strategy::MultiKrum { num_malicious: 2, num_nodes_to_select: 3 };
@@ -60,7 +60,7 @@ fn of_replies_that_are_alike_the_first_nodes_are_taken() {
 }
 
 #[test]
-fn what_is_chosen_is_averaged_by_weight() {
+fn selected_replies_are_averaged_by_weight() {
     let replies: Vec<_> = [(1.0, 0.0), (3.0, 4.0), (5.0, 1e9)]
         .iter()
         .zip(2..)
@@ -72,16 +72,16 @@ fn what_is_chosen_is_averaged_by_weight() {
     assert_eq!(numbers(&given.model, 0), [3.0]);
 }
 
-/// One alone is taken to the last bit, whatever its weight.
+/// A single selected reply is used unchanged, whatever its weight.
 #[test]
-fn krum_does_not_change_what_it_takes() {
+fn krum_returns_the_selected_reply_unchanged() {
     let replies: Vec<_> = (2..6).map(|node| (reply(node, 0.1), of(Dtype::F64, &[0.1, 1.0 / 3.0]))).collect();
     let given = round(&Strategy::Krum { num_malicious: 0 }, &replies[0].1, &replies).unwrap();
     assert_eq!(given.model, replies[0].1);
 }
 
 #[test]
-fn garbage_is_withstood_by_those_who_can() {
+fn robust_strategies_tolerate_malicious_replies() {
     let mut dice = Dice(11);
     let honest = |dice: &mut Dice| (0..50).map(|_| 1.0 + 0.01 * dice.unit()).collect::<Vec<f64>>();
     let garbage = |dice: &mut Dice| (0..50).map(|_| 1e6 * dice.unit()).collect::<Vec<f64>>();
@@ -104,9 +104,9 @@ fn garbage_is_withstood_by_those_who_can() {
     assert!(worst(&Strategy::FedAvg) > 1000.0);
 }
 
-/// Several spans, several threads: distances do not depend on who computed them.
+/// Several spans and threads: distances do not depend on which thread computes them.
 #[test]
-fn long_arrays_are_compared_to_their_end() {
+fn long_arrays_are_compared_completely() {
     let elements = 400_000;
     let mut dice = Dice(3);
     let base: Vec<f64> = (0..elements).map(|_| dice.unit()).collect();
@@ -126,9 +126,9 @@ fn long_arrays_are_compared_to_their_end() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Numbers are few and round, so that there are ties and sums are exact.
+    /// Few round numbers, so that there are ties and sums are exact.
     #[test]
-    fn as_the_straightforward_versions_say(seed: u64, malicious in 0usize..3, more in 0usize..6) {
+    fn results_match_straightforward_implementations(seed: u64, malicious in 0usize..3, more in 0usize..6) {
         let mut dice = Dice(seed);
         let count = 4 * malicious + 3 + more;
         let len = dice.below(30) + 1;

@@ -1,4 +1,4 @@
-//! FedMedian, FedTrimmedAvg: each coordinate for itself.
+//! FedMedian and FedTrimmedAvg, which aggregate each coordinate separately.
 
 use std::sync::Arc;
 
@@ -32,13 +32,13 @@ fn coordinates(strategy: &Strategy, rows: &[Vec<f64>]) -> Vec<f64> {
 }
 
 #[test]
-fn by_hand() {
+fn known_values() {
     let rows = [vec![1.0, 10.0], vec![2.0, -10.0], vec![100.0, 0.0], vec![4.0, 6.0]];
     assert_eq!(coordinates(&Strategy::FedMedian, &rows), [3.0, 3.0]);
     assert_eq!(coordinates(&Strategy::FedMedian, &rows[..3]), [2.0, 0.0]);
     assert_eq!(coordinates(&Strategy::FedMedian, &rows[..1]), [1.0, 10.0]);
     assert_eq!(coordinates(&Strategy::FedTrimmedAvg { beta: 0.25 }, &rows), [3.0, 3.0]);
-    // A share of less than one reply cuts none.
+    // A fraction of less than one reply trims none.
     assert_eq!(coordinates(&Strategy::FedTrimmedAvg { beta: 0.2 }, &rows), [26.75, 1.5]);
 }
 
@@ -56,7 +56,7 @@ fn weights_do_not_matter() {
     assert_eq!(numbers(&given.model, 0), [1.5]);
 }
 
-/// Longer than a span and than a tile of many replies.
+/// Longer than a span, and than a tile of many replies.
 #[test]
 fn long_arrays_and_many_replies() {
     let elements = 70_001;
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_sorting_each_column_says(seed: u64, count in 1usize..70, beta in 0.0f64..0.5) {
+    fn results_match_sorted_columns(seed: u64, count in 1usize..70, beta in 0.0f64..0.5) {
         let mut dice = Dice(seed);
         let len = dice.below(600) + 1;
         let rows: Vec<Vec<f64>> = (0..count).map(|_| (0..len).map(|_| (dice.unit() * 50.0).round() / 8.0).collect()).collect();
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn of_any_layout(seed: u64, count in 1usize..9) {
+    fn any_layout_is_accepted(seed: u64, count in 1usize..9) {
         let mut dice = Dice(seed);
         let layout = Arc::new(dice.layout(20));
         let replies: Vec<_> = (0..count).map(|node| (reply(node as u64 + 2, 1.0), dice.model(&layout))).collect();

@@ -1,8 +1,8 @@
-//! Strategies as their users see them: replies in, a model out.
+//! Strategies through their public interface: replies in, a model out.
 
 mod byzantine;
 mod coordinates;
-mod faults;
+mod errors;
 mod means;
 mod models;
 mod rounds;

@@ -1,4 +1,4 @@
-//! FedAvg and the mean: exact cases, both ways to the same bits, and how near the truth they are.
+//! FedAvg and the mean: exact cases, equal bits of both implementations, and their accuracy.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn block_major(replies: &[(Reply, Model)], layout: &Arc<Layout>) -> Model {
 }
 
 #[test]
-fn weights_are_examples() {
+fn replies_are_weighted_by_examples() {
     let start = model([array("w", Dtype::F32, &[0.0, 0.0]), array("steps", Dtype::I64, &[0.0])]);
     let one = |w: [f64; 2], steps| model([array("w", Dtype::F32, &w), array("steps", Dtype::I64, &[steps])]);
     let replies = [(reply(2, 1.0), one([1.0, -4.0], 10.0)), (reply(3, 3.0), one([5.0, 4.0], 11.0))];
@@ -34,7 +34,7 @@ fn weights_are_examples() {
 }
 
 #[test]
-fn integers_are_rounded_half_to_even_and_truth_values_vote() {
+fn integers_are_rounded_half_to_even_and_booleans_vote() {
     let start = model([array("n", Dtype::U8, &[0.0; 3]), array("mask", Dtype::Bool, &[0.0; 3])]);
     let one = |n: [f64; 3], mask: [f64; 3]| model([array("n", Dtype::U8, &n), array("mask", Dtype::Bool, &mask)]);
     let replies = [
@@ -47,7 +47,7 @@ fn integers_are_rounded_half_to_even_and_truth_values_vote() {
 }
 
 #[test]
-fn in_compat_integers_become_float64_and_clients_may_go_on_with_integers() {
+fn with_compat_integers_become_float64_and_clients_may_still_send_integers() {
     let server = Server::new(Strategy::FedAvg, Options { compat: true });
     let start = model([array("w", Dtype::F32, &[0.0]), array("n", Dtype::I64, &[0.0])]);
     let one = |w, n| model([array("w", Dtype::F32, &[w]), array("n", Dtype::I64, &[n])]);
@@ -60,13 +60,13 @@ fn in_compat_integers_become_float64_and_clients_may_go_on_with_integers() {
 }
 
 #[test]
-fn a_reply_of_weight_0_counts_nothing() {
+fn a_reply_of_weight_0_has_no_influence() {
     let replies = [(reply(2, 0.0), of(Dtype::F32, &[1e30])), (reply(3, 2.0), of(Dtype::F32, &[3.0]))];
     assert_eq!(numbers(&mean(&of(Dtype::F32, &[0.0]), &replies), 0), [3.0]);
 }
 
 #[test]
-fn the_ends_of_what_there_is() {
+fn extreme_values_are_preserved() {
     let same = |dtype, number: f64| {
         let replies: Vec<_> = (2..9).map(|node| (reply(node, 3.0 * node as f64), of(dtype, &[number]))).collect();
         let found = numbers(&mean(&of(dtype, &[0.0]), &replies), 0)[0];
@@ -83,8 +83,8 @@ fn the_ends_of_what_there_is() {
 }
 
 #[test]
-fn large_arrays_have_the_same_bits_however_they_are_summed() {
-    // More than one span, more than one thread, and a last span that is not full.
+fn both_implementations_give_the_same_bits_for_large_arrays() {
+    // More than one span, more than one thread, and an incomplete last span.
     let elements = 3_000_001;
     let slots =
         [("a", Dtype::F32, elements), ("b", Dtype::F16, 70_000), ("c", Dtype::I32, 65_536), ("d", Dtype::F64, 1)];
@@ -106,7 +106,7 @@ fn large_arrays_have_the_same_bits_however_they_are_summed() {
     assert_eq!(numbers(&folded, 0)[at], f64::from(exact as f32));
 }
 
-/// The sum of products, with what rounding loses of it kept beside.
+/// The sum of products with compensated rounding errors.
 fn careful_mean(weights: &[f64], numbers: &[f64]) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0f64);
     for (weight, number) in weights.iter().zip(numbers) {
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_ways_give_the_same_bits_and_the_truth(seed: u64) {
+    fn both_implementations_give_the_same_accurate_bits(seed: u64) {
         let mut dice = Dice(seed);
         let layout = Arc::new(dice.layout(40));
         let count = dice.below(10) + 1;
@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-/// Rounding to the type is allowed, and what `f64` loses in sums of terms that cancel each other.
+/// Allows rounding to the type, and what `f64` loses if terms cancel.
 fn near(dtype: Dtype, found: f64, truth: f64, column: &[f64]) -> Result<(), TestCaseError> {
     let largest = column.iter().fold(0.0f64, |largest, number| largest.max(number.abs()));
     let step = match dtype {
@@ -169,7 +169,7 @@ fn near(dtype: Dtype, found: f64, truth: f64, column: &[f64]) -> Result<(), Test
     prop_assert!((found - truth).abs() <= step + lost, "{dtype:?}: {found} is not {truth} of {column:?}");
     let low = column.iter().copied().fold(f64::INFINITY, f64::min);
     let high = column.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // Of large integers the lost part may be the half that rounding decides by.
+    // For large integers the lost part may decide how a half is rounded.
     let slack = if dtype.name().contains("float") { lost } else { (2.0 * lost).floor() };
     prop_assert!(found >= low - slack && found <= high + slack, "{dtype:?}: {found} is outside of {column:?}");
     Ok(())

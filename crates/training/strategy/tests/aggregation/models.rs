@@ -1,13 +1,15 @@
-//! Models and replies to test with, made of few words or of a seed.
+//! Models and replies for tests, built from values or from a seed.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use trellis_core::id::NodeId;
-use trellis_strategy::{Aggregated, Fault, InMemory, Layout, Model, Numbers, Options, Reply, Server, Slot, Strategy};
+use trellis_strategy::{
+    AggregateError, Aggregated, InMemory, Layout, Model, Numbers, Options, Reply, Server, Slot, Strategy,
+};
 use trellis_wire::records::{Bf16, Dtype, F16};
 
-/// One array in words: its name, its type, its numbers.
+/// An array with this name, type and values.
 pub fn array(name: &str, dtype: Dtype, numbers: &[f64]) -> (Slot, Bytes) {
     let slot = Slot { name: name.to_owned(), dtype, shape: vec![numbers.len()] };
     (slot, numbers.iter().flat_map(|number| encode(dtype, *number)).collect())
@@ -28,7 +30,7 @@ pub fn numbers(model: &Model, array: usize) -> Vec<f64> {
     model.arrays[array].chunks_exact(dtype.bytes()).map(|bytes| decode(dtype, bytes)).collect()
 }
 
-/// By way of the types themselves, not of the code that is tested.
+/// Independent of the conversions under test.
 fn encode(dtype: Dtype, number: f64) -> Vec<u8> {
     match dtype {
         Dtype::Bool => vec![u8::from(number != 0.0)],
@@ -68,12 +70,17 @@ pub fn reply(node: u64, weight: f64) -> Reply {
     Reply { node: NodeId(node), weight, loss: None }
 }
 
-/// One round of a strategy that begins, in either way of taking replies.
-pub fn round(strategy: &Strategy, model: &Model, replies: &[(Reply, Model)]) -> Result<Aggregated, Fault> {
+/// The first round of a strategy, with replies passed in the way that it requires.
+pub fn round(strategy: &Strategy, model: &Model, replies: &[(Reply, Model)]) -> Result<Aggregated, AggregateError> {
     play(&Server::new(strategy.clone(), Options::default()), 1, model, replies)
 }
 
-pub fn play(server: &Server, number: u64, model: &Model, replies: &[(Reply, Model)]) -> Result<Aggregated, Fault> {
+pub fn play(
+    server: &Server,
+    number: u64,
+    model: &Model,
+    replies: &[(Reply, Model)],
+) -> Result<Aggregated, AggregateError> {
     let replies: Vec<(Reply, InMemory)> =
         replies.iter().map(|(reply, model)| (*reply, InMemory(model.clone()))).collect();
     let mut round = server.begin(model, number);
@@ -88,7 +95,7 @@ pub fn play(server: &Server, number: u64, model: &Model, replies: &[(Reply, Mode
     round.finish(&kept)
 }
 
-/// Replies of one array of `float64`, all of weight 1.
+/// Replies with one `float64` array and weight 1.
 pub fn replies_of(rows: &[Vec<f64>]) -> Vec<(Reply, Model)> {
     rows.iter().zip(2..).map(|(row, node)| (reply(node, 1.0), of(Dtype::F64, row))).collect()
 }
@@ -117,7 +124,7 @@ impl Dice {
         from[self.below(from.len())]
     }
 
-    /// A number that the type can hold: small, large, at the end of what there is, or no number above zero at all.
+    /// A number that the type can represent: small, large, extreme, zero or non-finite.
     pub fn number(&mut self, dtype: Dtype) -> f64 {
         let (smallest, largest): (f64, f64) = match dtype {
             Dtype::Bool => (1.0, 1.0),
@@ -143,7 +150,7 @@ impl Dice {
         }
     }
 
-    /// Any layout: no array, arrays without elements, scalars, several dimensions.
+    /// Any layout: without arrays, with empty arrays, scalars, several dimensions.
     pub fn layout(&mut self, longest: usize) -> Layout {
         let slot = |(name, dice): (usize, &mut Self)| {
             let shape = match dice.below(6) {
@@ -166,7 +173,7 @@ impl Dice {
         Model { layout: Arc::clone(layout), arrays }
     }
 
-    /// The same model with its arrays in another order.
+    /// The same model with a different order of arrays.
     pub fn shuffled(&mut self, model: &Model) -> Model {
         let mut arrays: Vec<_> = model.layout.0.iter().cloned().zip(model.arrays.iter().cloned()).collect();
         for at in (1..arrays.len()).rev() {

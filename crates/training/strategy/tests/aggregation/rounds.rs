@@ -1,4 +1,4 @@
-//! Strategies that remember: rounds one after the other, what is kept between them, and going on from there.
+//! Strategies with a state: successive rounds, the state between them, and resuming.
 
 use trellis_core::id::NodeId;
 use trellis_strategy::{Aggregated, Model, Options, Reply, Server, State, Strategy};
@@ -8,7 +8,7 @@ use crate::models::{Dice, array, model, numbers, of, play, reply, round};
 
 const ADAM: Strategy = Strategy::FedAdam { eta: 0.1, beta_1: 0.9, beta_2: 0.99, tau: 1e-3 };
 
-fn remembering() -> [Strategy; 4] {
+fn with_state() -> [Strategy; 4] {
     [
         Strategy::FedAvgM { server_learning_rate: 0.5, server_momentum: 0.9 },
         Strategy::FedAdagrad { eta: 0.1, tau: 1e-3 },
@@ -28,8 +28,8 @@ fn replies(round: u64) -> Vec<(Reply, Model)> {
 }
 
 #[test]
-fn what_is_remembered_has_the_float_arrays_and_enough_digits() {
-    for strategy in remembering() {
+fn the_state_has_the_float_arrays_with_enough_precision() {
+    for strategy in with_state() {
         let given = round(&strategy, &mixed(&[0.0; 3]), &replies(1)).unwrap();
         assert_eq!(given.model.layout, mixed(&[0.0; 3]).layout);
         for (name, remembered) in &given.state.models {
@@ -37,7 +37,7 @@ fn what_is_remembered_has_the_float_arrays_and_enough_digits() {
             let expected = [("a", Dtype::F32), ("c", Dtype::F32), ("d", Dtype::F64), ("e", Dtype::F32)];
             assert_eq!(kept, expected, "{} {name}", strategy.name());
         }
-        // Integers are averaged, whatever is done to the others.
+        // Integers are averaged, not optimised.
         let mean = round(&Strategy::FedAvg, &mixed(&[0.0; 3]), &replies(1)).unwrap();
         assert_eq!(given.model.arrays[1], mean.model.arrays[1]);
         assert_ne!(given.model.arrays[0], mean.model.arrays[0]);
@@ -46,7 +46,7 @@ fn what_is_remembered_has_the_float_arrays_and_enough_digits() {
         round(strategy, &mixed(&[0.0; 3]), &replies(1)).unwrap().state.models.into_keys().collect::<Vec<_>>()
     };
     assert_eq!(names(&ADAM), ["m", "v"]);
-    assert_eq!(names(&remembering()[0]), ["momentum"]);
+    assert_eq!(names(&with_state()[0]), ["momentum"]);
     assert!(names(&Strategy::FedAvg).is_empty());
 }
 
@@ -73,10 +73,10 @@ fn adam_through_the_server() {
     }
 }
 
-/// A server that is stopped after each round and goes on from what was written down gives the same bytes.
+/// A server that is stopped after each round and restored from its state gives the same bytes.
 #[test]
-fn a_restored_server_goes_on_as_if_nothing_had_happened() {
-    for strategy in remembering() {
+fn a_restored_server_continues_identically() {
+    for strategy in with_state() {
         let mut whole = Server::new(strategy.clone(), Options::default());
         let mut stopped: (Model, State) = (mixed(&[0.0; 3]), State::default());
         let mut current = stopped.0.clone();
@@ -101,25 +101,25 @@ fn a_state_of_another_strategy_or_model_is_refused() {
     let refused = |strategy: Strategy, layout| {
         Server::new(strategy, Options::default()).restore(state.clone(), layout).unwrap_err()
     };
-    let told = refused(remembering()[0].clone(), &layout);
+    let reason = refused(with_state()[0].clone(), &layout);
     assert_eq!(
-        told,
-        "the state is not one of FedAvgM: 'momentum' is missing; 'm' belongs to another strategy; \
+        reason,
+        "the state does not belong to FedAvgM: 'momentum' is missing; 'm' belongs to another strategy; \
          'v' belongs to another strategy"
     );
-    let told = refused(ADAM, &of(Dtype::F32, &[0.0]).layout);
-    assert!(told.contains("'m': array 'w' is missing; array 'a' is not in the model"), "{told}");
+    let reason = refused(ADAM, &of(Dtype::F32, &[0.0]).layout);
+    assert!(reason.contains("'m': array 'w' is missing; array 'a' is not in the model"), "{reason}");
     let mut server = Server::new(ADAM, Options::default());
     server.restore(state.clone(), &layout).unwrap();
     assert_eq!(server.state(), &state);
-    // A model of another layout between the rounds is a fault, not a panic.
+    // A model with another layout is an error, not a panic.
     let other = [(reply(2, 1.0), of(Dtype::F32, &[1.0]))];
-    let fault = play(&server, 2, &of(Dtype::F32, &[0.0]), &other).unwrap_err();
-    assert!(fault.to_string().contains("does not fit the model"), "{fault}");
+    let error = play(&server, 2, &of(Dtype::F32, &[0.0]), &other).unwrap_err();
+    assert!(error.to_string().contains("does not match the model"), "{error}");
 }
 
 #[test]
-fn in_compat_integers_are_stepped_on_as_float64() {
+fn with_compat_integers_are_optimised_as_float64() {
     let server = Server::new(Strategy::FedAdagrad { eta: 1.0, tau: 1.0 }, Options { compat: true });
     let replies = [(reply(2, 1.0), of(Dtype::I32, &[3.0]))];
     let given = play(&server, 1, &of(Dtype::I32, &[0.0]), &replies).unwrap();
@@ -128,7 +128,7 @@ fn in_compat_integers_are_stepped_on_as_float64() {
 }
 
 #[test]
-fn fedprox_and_the_fault_tolerant_one_average_as_fedavg_does() {
+fn fedprox_and_fault_tolerant_fedavg_average_like_fedavg() {
     let start = mixed(&[0.0; 3]);
     let mean = round(&Strategy::FedAvg, &start, &replies(7)).unwrap();
     let rates = Strategy::FaultTolerantFedAvg { min_completion_rate_train: 0.5, min_completion_rate_evaluate: 0.5 };
@@ -143,7 +143,7 @@ fn with_loss(node: u64, weight: f64, loss: f64) -> Reply {
 }
 
 #[test]
-fn numbers_that_others_remember_are_passed_on() {
+fn unknown_numbers_of_the_state_are_preserved() {
     let mut state = State::default();
     state.numbers.insert("clipping".to_owned(), 0.5);
     for strategy in [Strategy::FedAvg, ADAM, Strategy::FedMedian] {
@@ -154,7 +154,7 @@ fn numbers_that_others_remember_are_passed_on() {
     }
 }
 
-/// Two replies of two coordinates, by the formulas of the paper.
+/// Two replies of two coordinates, computed with the formulas of the paper.
 #[test]
 fn qfedavg() {
     let (q, rate) = (2.0, 0.5);

@@ -1,6 +1,6 @@
-//! FedXgbBagging, FedXgbCyclic: how trees go through a round. What happens to the trees themselves is tested with them.
+//! FedXgbBagging and FedXgbCyclic: tree models in a round. `xgboost` has tests of joining trees.
 
-use trellis_strategy::{Fault, Model, Options, Server, Strategy, xgboost};
+use trellis_strategy::{AggregateError, Model, Options, Server, Strategy, xgboost};
 use trellis_wire::records::Dtype;
 
 use crate::models::{array, model, of, play, reply, round};
@@ -35,22 +35,22 @@ fn bagging_adds_the_trees_of_all_replies() {
 }
 
 #[test]
-fn in_a_cycle_the_reply_is_the_model() {
+fn with_cyclic_the_reply_is_the_model() {
     let given = round(&Strategy::FedXgbCyclic, &trees(OTHER), &[(reply(2, 1.0), trees(ONE))]).unwrap();
     assert_eq!(given.model, trees(ONE));
 }
 
 #[test]
-fn what_is_not_trees_is_refused_with_its_sender() {
+fn invalid_trees_are_refused_with_their_sender() {
     let refused = |sent: Model| {
         let replies = [(reply(2, 1.0), trees(ONE)), (reply(3, 1.0), sent)];
         round(&Strategy::FedXgbBagging, &trees(OTHER), &replies).unwrap_err()
     };
-    let told = "the trees of node 3 are not one array of uint8: ";
+    let prefix = "the trees of node 3 are not one array of uint8: ";
     let two = model([array("0", Dtype::U8, &[1.0]), array("1", Dtype::U8, &[1.0])]);
-    assert_eq!(refused(two).to_string(), format!("{told}there are 2 arrays"));
+    assert_eq!(refused(two).to_string(), format!("{prefix}there are 2 arrays"));
     let floats = model([array("0", Dtype::F32, &[1.0])]);
-    assert_eq!(refused(floats).to_string(), format!("{told}array '0' is float32"));
-    assert_eq!(refused(of(Dtype::U8, &[1.0])).to_string(), format!("{told}array 'w' is not in the model"));
-    assert!(matches!(refused(trees("no trees")), Fault::Bagging(_)));
+    assert_eq!(refused(floats).to_string(), format!("{prefix}array '0' is float32"));
+    assert_eq!(refused(of(Dtype::U8, &[1.0])).to_string(), format!("{prefix}array 'w' is not in the model"));
+    assert!(matches!(refused(trees("no trees")), AggregateError::Bagging(_)));
 }

@@ -18,7 +18,7 @@ fn numbers(model: &Model) -> Vec<f32> {
     model.arrays[0].as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// A reply as the spool would give it.
+/// A reply as the spool returns it.
 fn spooled(model: &Model) -> Spooled {
     let slot = &model.layout.0[0];
     let described = object::Array {
@@ -35,20 +35,20 @@ fn spooled(model: &Model) -> Spooled {
     draft.finish().unwrap()
 }
 
-fn begin(strategy: Strategy, model: Model) -> Begin {
-    Begin {
+fn begin(strategy: Strategy, model: Model) -> RoundInput {
+    RoundInput {
         server: Arc::new(Server::new(strategy, Options::default())),
         model: Arc::new(model),
         round: 1,
         compat: false,
         privacy: None,
-        memory: State::default(),
+        privacy_state: State::default(),
         noise: Seed::from(1),
     }
 }
 
-/// Replies of nodes 1, 2, 3 ... with these weights.
-async fn merge(begin: Begin, replies: &[(Model, f64)]) -> Result<Merged, Fault> {
+/// The replies come from nodes 1, 2, 3 ..., with these weights.
+async fn merge(begin: RoundInput, replies: &[(Model, f64)]) -> Result<RoundResult, AggregateError> {
     let aggregation = Aggregation::begin(begin);
     for (index, (model, weight)) in replies.iter().enumerate() {
         let reply = Reply { node: NodeId(index as u64 + 1), weight: *weight, loss: None };
@@ -60,7 +60,7 @@ async fn merge(begin: Begin, replies: &[(Model, f64)]) -> Result<Merged, Fault> 
 }
 
 #[tokio::test]
-async fn replies_that_are_folded_and_replies_that_are_kept() {
+async fn replies_are_folded_or_stored() {
     let replies = [1.0f32, 2.0, 9.0].map(|number| (floats(&[number, -number]), 1.0));
     for (strategy, expected, chosen) in [
         (Strategy::FedAvg, [4.0, -4.0], None),
@@ -78,14 +78,14 @@ async fn replies_that_are_folded_and_replies_that_are_kept() {
     }
 }
 
-/// Without noise what remains of privacy are the limit, and that no reply counts for more than another.
+/// Without noise, privacy only clips updates and equalises weights.
 #[tokio::test]
-async fn privacy_pulls_updates_back_in_every_strategy() {
+async fn privacy_clips_updates_with_every_strategy() {
     let privacy = Privacy::ServerFixed { noise_multiplier: 0.0, clipping_norm: 1.0, num_sampled: 3 };
     let replies = [(floats(&[0.5]), 1.0), (floats(&[10.0]), 1000.0), (floats(&[-8.0]), 1.0)];
     for (strategy, expected) in [(Strategy::FedAvg, 0.5 / 3.0), (Strategy::FedMedian, 0.5)] {
         let name = strategy.name();
-        let begin = Begin { privacy: Some(privacy.clone()), ..begin(strategy, floats(&[0.0])) };
+        let begin = RoundInput { privacy: Some(privacy.clone()), ..begin(strategy, floats(&[0.0])) };
         let merged = merge(begin, &replies).await.unwrap();
         let got = numbers(&merged.model)[0];
         assert!((got - expected).abs() < 1e-6, "{name}: {got}");
@@ -93,7 +93,7 @@ async fn privacy_pulls_updates_back_in_every_strategy() {
 }
 
 #[tokio::test]
-async fn an_adaptive_limit_is_remembered() {
+async fn an_adaptive_clipping_norm_is_stored() {
     let privacy = Privacy::ServerAdaptive {
         noise_multiplier: 0.0,
         num_sampled: 2,
@@ -102,37 +102,37 @@ async fn an_adaptive_limit_is_remembered() {
         clip_norm_lr: 0.2,
         clipped_count_stddev: Some(0.0),
     };
-    let begin = Begin { privacy: Some(privacy.clone()), ..begin(Strategy::FedAvg, floats(&[0.0])) };
+    let begin = RoundInput { privacy: Some(privacy.clone()), ..begin(Strategy::FedAvg, floats(&[0.0])) };
     let merged = merge(begin, &[(floats(&[5.0]), 1.0), (floats(&[6.0]), 1.0)]).await.unwrap();
-    assert!(privacy.clipping_norm(&merged.memory) > 1.0, "all were clipped, so the limit grows");
+    assert!(privacy.clipping_norm(&merged.privacy_state) > 1.0, "all were clipped, so the limit grows");
     assert!(merged.state.numbers.is_empty(), "the strategy has nothing to remember");
 }
 
 #[tokio::test]
-async fn faults_of_replies_are_told() {
-    let fault = merge(begin(Strategy::FedAvg, floats(&[0.0])), &[(floats(&[1.0]), 0.0)]).await.err();
-    assert!(matches!(fault, Some(Fault::NoWeight)), "{fault:?}");
-    let fault = merge(begin(Strategy::FedAvg, floats(&[0.0])), &[]).await.err();
-    assert!(matches!(fault, Some(Fault::NoReplies)), "{fault:?}");
-    let fault =
+async fn errors_of_replies_are_returned() {
+    let error = merge(begin(Strategy::FedAvg, floats(&[0.0])), &[(floats(&[1.0]), 0.0)]).await.err();
+    assert!(matches!(error, Some(AggregateError::NoWeight)), "{error:?}");
+    let error = merge(begin(Strategy::FedAvg, floats(&[0.0])), &[]).await.err();
+    assert!(matches!(error, Some(AggregateError::NoReplies)), "{error:?}");
+    let error =
         merge(begin(Strategy::Bulyan { num_malicious: 1 }, floats(&[0.0])), &[(floats(&[1.0]), 1.0)]).await.err();
-    assert!(matches!(fault, Some(Fault::TooFew { .. })), "{fault:?}");
+    assert!(matches!(error, Some(AggregateError::TooFew { .. })), "{error:?}");
 }
 
 #[tokio::test]
-async fn trees_go_their_own_way() {
+async fn trees_are_aggregated_as_bytes() {
     let text = |text: &str| model(Dtype::U8, text.as_bytes().to_vec());
     let first = merge(begin(Strategy::FedXgbCyclic, text("old")), &[(text("new trees"), 1.0)]).await.unwrap();
     assert_eq!(&first.model.arrays[0][..], b"new trees");
     assert_eq!(first.model.layout.0[0].shape, [9]);
-    let fault = merge(begin(Strategy::FedXgbBagging, text("")), &[(floats(&[1.0]), 1.0)]).await.err();
-    assert!(matches!(fault, Some(Fault::Trees { .. })), "{fault:?}");
-    let fault = merge(begin(Strategy::FedXgbBagging, text("{}")), &[(text("no JSON"), 1.0)]).await.err();
-    assert!(matches!(fault, Some(Fault::Bagging(_))), "{fault:?}");
+    let error = merge(begin(Strategy::FedXgbBagging, text("")), &[(floats(&[1.0]), 1.0)]).await.err();
+    assert!(matches!(error, Some(AggregateError::Trees { .. })), "{error:?}");
+    let error = merge(begin(Strategy::FedXgbBagging, text("{}")), &[(text("no JSON"), 1.0)]).await.err();
+    assert!(matches!(error, Some(AggregateError::Bagging(_))), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_round_that_is_given_up_leaves_nothing() {
+async fn a_cancelled_round_ends_its_thread() {
     let begin = begin(Strategy::FedAvg, floats(&[0.0]));
     let server = Arc::clone(&begin.server);
     let aggregation = Aggregation::begin(begin);
@@ -140,5 +140,5 @@ async fn a_round_that_is_given_up_leaves_nothing() {
     let contribution = Contribution { reply, numbers: spooled(&floats(&[1.0])), was_clipped: false };
     assert!(aggregation.fold(contribution).await);
     aggregation.abandon().await;
-    assert_eq!(Arc::strong_count(&server), 1, "the thread is gone");
+    assert_eq!(Arc::strong_count(&server), 1, "the thread has ended");
 }

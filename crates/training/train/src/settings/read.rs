@@ -1,33 +1,12 @@
 //! Values as they are given, in a run config or as text, and what is wrong with them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use trellis_diagnostic::Diagnostic;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 
 use super::table::{Kind, Setting, find};
-
-/// What is wrong with a setting, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The setting.
-    pub place: String,
-    pub what: String,
-    pub advice: String,
-}
-
-impl Problem {
-    pub fn new(place: impl Into<String>, what: impl Into<String>, advice: impl Into<String>) -> Problem {
-        Problem { place: place.into(), what: what.into(), advice: advice.into() }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} (to do: {})", self.place, self.what, self.advice)
-    }
-}
 
 /// A value of the kind that its setting has.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,7 +34,7 @@ impl Kind {
     pub fn expected(&self) -> String {
         match self {
             Kind::Switch => "true or false".to_owned(),
-            Kind::Count { least } => format!("a whole number from {least}"),
+            Kind::Count { min } => format!("a whole number from {min}"),
             Kind::Number(range) => range.to_string(),
             Kind::Text => "a text".to_owned(),
             Kind::Choice(names) => format!("one of {}", names.join(", ")),
@@ -70,9 +49,9 @@ impl Kind {
                 "false" | "no" | "off" | "0" => Some(Value::Switch(false)),
                 _ => None,
             },
-            Kind::Count { least } => {
+            Kind::Count { min } => {
                 let count = text.parse().ok().or_else(|| whole(text.parse().ok()?));
-                count.filter(|count| count >= least).map(Value::Count)
+                count.filter(|count| count >= min).map(Value::Count)
             }
             Kind::Number(range) => text.parse().ok().filter(|number| range.contains(*number)).map(Value::Number),
             Kind::Text => Some(Value::Text(text.to_owned())),
@@ -104,7 +83,7 @@ fn written(scalar: &proto::Scalar) -> Option<String> {
 /// Reads settings one by one and gathers what is wrong with them.
 pub(super) struct Reader {
     given: BTreeMap<&'static str, Value>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
 }
 
 impl Reader {
@@ -118,7 +97,7 @@ impl Reader {
                 Ok(Some(value)) => match reader.given.get(setting.name) {
                     Some(other) if *other != value => {
                         let what = format!("it is the same setting as {}, which is given too", names[setting.name]);
-                        reader.problems.push(Problem::new(name, what, "leave one of them out"));
+                        reader.problems.push(Diagnostic::error(name, what, "leave one of them out"));
                     }
                     _ => {
                         names.insert(setting.name, name);
@@ -173,21 +152,21 @@ impl Reader {
         let number = self.number(name);
         if number.is_none() && !self.problems.iter().any(|problem| problem.place == name) {
             let expected = find(name).map(|setting| setting.kind.expected()).unwrap_or_default();
-            self.problems.push(Problem::new(name, format!("it is missing: {why}"), format!("give {expected}")));
+            self.problems.push(Diagnostic::error(name, format!("it is missing: {why}"), format!("give {expected}")));
         }
         number
     }
 }
 
 /// `None`: it is given as empty, which is not at all.
-fn read(setting: &Setting, name: &str, scalar: &proto::Scalar) -> Result<Option<Value>, Problem> {
+fn read(setting: &Setting, name: &str, scalar: &proto::Scalar) -> Result<Option<Value>, Diagnostic> {
     let wrong = |what: String| {
         let expected = setting.kind.expected();
         let advice = match setting.default {
             "" => format!("write {expected}, or leave it out"),
             default => format!("write {expected}, or leave it out for {default}"),
         };
-        Problem::new(name, what, advice)
+        Diagnostic::error(name, what, advice)
     };
     match written(scalar) {
         None => Err(wrong("it has no value, or one of bytes".to_owned())),

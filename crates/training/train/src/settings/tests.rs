@@ -15,7 +15,7 @@ fn problems(pairs: &[(&str, Scalar)]) -> Vec<String> {
 }
 
 #[test]
-fn every_default_is_one_of_its_kind() {
+fn defaults_are_valid() {
     for setting in SETTINGS {
         assert!(setting.default.is_empty() || setting.kind.parse(setting.default).is_some(), "{}", setting.name);
         assert!(!setting.help.is_empty() && setting.help.len() < 100, "{}", setting.name);
@@ -27,7 +27,7 @@ fn every_default_is_one_of_its_kind() {
 }
 
 #[test]
-fn nothing_given_is_as_in_flower() {
+fn defaults_are_those_of_flower() {
     let settings = Settings::read(&BTreeMap::new()).unwrap();
     assert_eq!((settings.strategy, settings.rounds), (Strategy::FedAvg, 3));
     let sampling = Sampling { fraction: 1.0, min_nodes: 2, min_available: 2, over_selection: 0.0 };
@@ -39,9 +39,9 @@ fn nothing_given_is_as_in_flower() {
     assert!(settings.notes.is_empty());
 }
 
-/// Environments and appliances know texts only, TOML knows types, and both have names of their own.
+/// Environments and appliances have strings only, TOML has types, and both have their own names.
 #[test]
-fn values_are_taken_in_every_form_and_by_every_name() {
+fn all_forms_and_names_of_values_are_accepted() {
     for (pairs, expected) in [
         (vec![("min-fit-clients", Scalar::Sint64(7))], 7),
         (vec![("min-train-nodes", text(" 7 "))], 7),
@@ -56,12 +56,12 @@ fn values_are_taken_in_every_form_and_by_every_name() {
     assert!(!read("accept-failures", Scalar::Bool(false)).accept_failures);
     assert_eq!(read("seed", Scalar::Sint64(-1)).seed, Some(u64::MAX));
     assert_eq!(read("seed", text("18446744073709551615")).seed, Some(u64::MAX));
-    assert_eq!(read("resume", Scalar::Sint64(123)).resume.as_deref(), Some("123"), "an id of a run is a number");
+    assert_eq!(read("resume", Scalar::Sint64(123)).resume.as_deref(), Some("123"), "a run id is a number");
     assert_eq!(read("strategy", text("fed-adam")).strategy.name(), "FedAdam");
 }
 
 #[test]
-fn parameters_go_to_their_strategy() {
+fn parameters_are_passed_to_their_strategy() {
     let number = Scalar::Double;
     let read = |pairs: &[(&str, Scalar)]| Settings::read(&config(pairs)).unwrap();
     let adam = read(&[("strategy", text("FedAdam")), ("eta", number(0.5)), ("tau", number(1e-9))]);
@@ -81,8 +81,8 @@ fn parameters_go_to_their_strategy() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
-    let told = problems(&[
+fn all_errors_are_reported_at_once() {
+    let errors = problems(&[
         ("strategy", text("FedSomething")),
         ("num-server-rounds", Scalar::Sint64(0)),
         ("fraction-train", Scalar::Double(1.5)),
@@ -107,30 +107,30 @@ fn all_that_is_wrong_is_told_at_once() {
         "seed: \"lucky\" cannot be used (to do: write a whole number, or leave it out)",
         "target-value: it is missing: target-metric is given without it (to do: give a number)",
     ];
-    assert_eq!(told.len(), expected.len(), "{told:#?}");
-    for (told, expected) in told.iter().zip(expected) {
-        assert!(told.starts_with(expected), "{told}");
+    assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+    for (error, expected) in errors.iter().zip(expected) {
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
 #[test]
-fn a_strategy_gets_the_nodes_that_it_needs() {
+fn a_strategy_requires_enough_nodes() {
     let bulyan = |nodes| {
         [("strategy", text("Bulyan")), ("num-malicious", text("1")), ("min-available-nodes", Scalar::Sint64(nodes))]
     };
     assert!(Settings::read(&config(&bulyan(7))).is_ok());
-    let told = problems(&bulyan(6));
-    assert!(told[0].contains("only among 7 nodes or more, not 6"), "{told:?}");
-    let told = problems(&[
+    let errors = problems(&bulyan(6));
+    assert!(errors[0].contains("only with at least 7 nodes, not 6"), "{errors:?}");
+    let errors = problems(&[
         ("strategy", text("FedXgbBagging")),
         ("dp", text("server-adaptive")),
         ("dp-noise-multiplier", text("0")),
     ]);
-    assert!(told[0].starts_with("dp: FedXgbBagging has trees"), "{told:?}");
+    assert!(errors[0].starts_with("dp: FedXgbBagging has trees"), "{errors:?}");
 }
 
 #[test]
-fn privacy_knows_its_round() {
+fn privacy_depends_on_the_round() {
     let settings = Settings::read(&config(&[
         ("dp", text("client-fixed")),
         ("dp-noise-multiplier", Scalar::Double(1.5)),
@@ -142,37 +142,10 @@ fn privacy_knows_its_round() {
 }
 
 #[test]
-fn a_command_line_is_read_with_care() {
-    let own = |name: &str| name == "local-epochs" || name == "roundz";
-    let pairs = ["num-server-rounds=5", "strategy=fedavg", "local-epochs=2", "roundz=3", "my-flag=x=y"];
-    let read = from_pairs(&pairs, own).unwrap();
-    let expected = config(&[
-        ("num-server-rounds", Scalar::Sint64(5)),
-        ("strategy", text("FedAvg")),
-        ("local-epochs", text("2")),
-        ("roundz", text("3")),
-        ("my-flag", text("x=y")),
-    ]);
-    assert_eq!(read, expected);
-    let told = from_pairs(&["num-server-round=5", "min_train_nodes=2", "seed", "patience=-1", "tau=1", "tau=2"], own);
-    let told: Vec<String> = told.unwrap_err().iter().map(ToString::to_string).collect();
-    assert_eq!(
-        told,
-        [
-            "num-server-round: there is no such setting (to do: did you mean num-server-rounds?)",
-            "min_train_nodes: there is no such setting (to do: did you mean min-train-nodes?)",
-            "seed: it is no setting (to do: write name=value)",
-            "patience: \"-1\" cannot be used (to do: write a whole number from 0)",
-            "tau: it is given twice (to do: leave one of them out)",
-        ]
-    );
-}
-
-#[test]
-fn defaults_are_for_settings_that_are_not_there() {
-    let of = |pairs: &[&str]| from_pairs(pairs, |name| name == "mine").unwrap();
-    let mut config = of(&["rounds=4", "mine=x"]);
-    let defaults = of(&["num-server-rounds=9", "min-fit-clients=3", "min-train-nodes=3"]);
+fn defaults_apply_to_missing_settings_only() {
+    let mut config = config(&[("rounds", Scalar::Sint64(4)), ("mine", text("x"))]);
+    let defaults = [("num-server-rounds", 9), ("min-fit-clients", 3), ("min-train-nodes", 3)];
+    let defaults = self::config(&defaults.map(|(name, value)| (name, Scalar::Sint64(value))));
     let mut theirs = defaults.clone();
     theirs.insert("other".to_owned(), config["mine"].clone());
     assert_eq!(complete(&mut config, &theirs), ["min-train-nodes"]);

@@ -12,7 +12,7 @@ fn layout() -> Arc<Layout> {
     Arc::new(Layout(vec![slot("w", Dtype::F32, &[2, 3]), slot("b", Dtype::F64, &[2]), slot("n", Dtype::I64, &[])]))
 }
 
-/// One that does not stay in memory.
+/// A layout that is too large for memory.
 fn long_layout() -> Arc<Layout> {
     Arc::new(Layout(vec![slot("w", Dtype::F32, &[300_000]), slot("b", Dtype::F16, &[5])]))
 }
@@ -35,7 +35,7 @@ fn described(array: &Array) -> object::Array {
     object::Array { dtype: array.dtype.clone(), shape: Vec::new(), stype: array.stype.clone(), chunks: Vec::new() }
 }
 
-/// Brings arrays in pieces of some length.
+/// Adds arrays in chunks of this length.
 fn bring(mut draft: Draft, arrays: &[(String, Array)], piece_bytes: usize) -> Result<Spooled, SpoolError> {
     draft.check_names(arrays.iter().map(|(name, _)| name.as_str()))?;
     for (name, array) in arrays {
@@ -60,7 +60,7 @@ fn spool() -> (tempfile::TempDir, Spool) {
 }
 
 #[test]
-fn a_reply_comes_back_whatever_the_pieces_and_the_order_of_its_arrays() {
+fn a_reply_round_trips_with_any_chunks_and_order_of_arrays() {
     let (_directory, spool) = spool();
     for (layout, is_in_memory) in [(layout(), true), (long_layout(), false)] {
         let mut arrays = numbers(&layout);
@@ -68,7 +68,7 @@ fn a_reply_comes_back_whatever_the_pieces_and_the_order_of_its_arrays() {
         {
             arrays.reverse();
             let spooled = bring(spool.draft(&layout, false).unwrap(), &arrays, piece_bytes).unwrap();
-            assert_eq!(matches!(spooled.place, Kept::Memory { .. }), is_in_memory);
+            assert_eq!(matches!(spooled.storage, Storage::Memory { .. }), is_in_memory);
             assert_eq!(spooled.layout(), &*layout, "the order is that of the model");
             let mut buffer = Vec::new();
             for (position, slot) in layout.0.iter().enumerate() {
@@ -86,7 +86,7 @@ fn a_reply_comes_back_whatever_the_pieces_and_the_order_of_its_arrays() {
 }
 
 #[test]
-fn any_model_is_taken_where_none_is_expected() {
+fn without_an_expected_layout_any_model_is_accepted() {
     let (_directory, spool) = spool();
     let arrays = numbers(&layout());
     let model = bring(spool.free_draft(), &arrays, 10).unwrap().into_model().unwrap();
@@ -95,7 +95,7 @@ fn any_model_is_taken_where_none_is_expected() {
 }
 
 #[test]
-fn unusual_orders_of_elements_are_put_in_order() {
+fn other_element_orders_are_converted() {
     let (_directory, spool) = spool();
     let layout = Arc::new(Layout(vec![slot("w", Dtype::I16, &[2, 3])]));
     let plain: Vec<u8> = [1i16, 2, 3, 4, 5, 6].iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -113,7 +113,7 @@ fn unusual_orders_of_elements_are_put_in_order() {
 }
 
 #[test]
-fn what_is_not_the_model_is_refused_in_words() {
+fn errors_describe_the_difference_from_the_model() {
     let (_directory, spool) = spool();
     let layout = layout();
     let good = numbers(&layout);
@@ -128,9 +128,13 @@ fn what_is_not_the_model_is_refused_in_words() {
     let b = &good[1].1;
     let cases = [
         ("fewer", good[..2].to_vec(), "it lacks \"n\""),
-        ("more", [good.clone(), vec![("x".to_owned(), b.clone())]].concat(), "it has \"x\", which the model has not"),
-        ("shape", with("w", tensor(&[3, 2], vec![0.0; 6])), "\"w\" is float32 [3, 2], and in the model float32 [2, 3]"),
-        ("type", with("b", tensor(&[2], vec![0.0; 2])), "\"b\" is float32 [2], and in the model float64 [2]"),
+        (
+            "more",
+            [good.clone(), vec![("x".to_owned(), b.clone())]].concat(),
+            "it has \"x\", which the model does not have",
+        ),
+        ("shape", with("w", tensor(&[3, 2], vec![0.0; 6])), "\"w\" is float32 [3, 2], the model has float32 [2, 3]"),
+        ("type", with("b", tensor(&[2], vec![0.0; 2])), "\"b\" is float32 [2], the model has float64 [2]"),
         (
             "cut in the elements",
             with("b", cut(b, 136)),
@@ -158,12 +162,12 @@ fn what_is_not_the_model_is_refused_in_words() {
     for (name, arrays, expected) in cases {
         for piece_bytes in [13, usize::MAX] {
             let error = bring(spool.draft(&layout, false).unwrap(), &arrays, piece_bytes).unwrap_err();
-            assert!(matches!(&error, SpoolError::Unfit(why) if why.contains(expected)), "{name}: {error}");
+            assert!(matches!(&error, SpoolError::Unusable(reason) if reason.contains(expected)), "{name}: {error}");
         }
     }
 }
 
-/// A header that promises to go on for ever.
+/// A header that declares a huge length.
 fn endless() -> Vec<u8> {
     let mut file = b"\x93NUMPY\x02\0\xff\xff\xff\x7f".to_vec();
     file.resize(100 << 10, b' ');
@@ -171,7 +175,7 @@ fn endless() -> Vec<u8> {
 }
 
 #[test]
-fn numbers_that_are_none_are_found_wherever_a_piece_ends() {
+fn non_finite_values_are_found_with_any_chunks() {
     let (_directory, spool) = spool();
     let layout = Arc::new(Layout(vec![slot("w", Dtype::F64, &[100])]));
     for at in [0, 1, 50, 99] {
@@ -181,14 +185,14 @@ fn numbers_that_are_none_are_found_wherever_a_piece_ends() {
         for piece_bytes in [1, 3, 129, 133, usize::MAX] {
             let error =
                 bring(spool.draft(&layout, false).unwrap(), std::slice::from_ref(&array), piece_bytes).unwrap_err();
-            let expected = format!("\"w\" has a number that is not finite, at position {at}");
-            assert!(matches!(&error, SpoolError::NotFinite(why) if *why == expected), "{error}");
+            let expected = format!("\"w\" has a non-finite value at index {at}");
+            assert!(matches!(&error, SpoolError::NonFinite(reason) if *reason == expected), "{error}");
         }
     }
 }
 
 #[test]
-fn types_may_differ_where_that_is_said() {
+fn types_may_differ_if_allowed() {
     let (_directory, spool) = spool();
     let mut arrays = numbers(&layout());
     arrays[1].1 = Array::from(Tensor::new(vec![2], vec![7i64, 8]).unwrap());
@@ -198,23 +202,23 @@ fn types_may_differ_where_that_is_said() {
 }
 
 #[test]
-fn memory_is_limited_and_given_back() {
+fn memory_is_limited_and_released() {
     let (_directory, spool) = spool();
     let layout = Arc::new(Layout(vec![slot("w", Dtype::F32, &[REPLY_IN_MEMORY_BYTES / 4])]));
     let arrays = numbers(&layout);
-    let place = |spooled: &Spooled| matches!(spooled.place, Kept::Memory { .. });
+    let place = |spooled: &Spooled| matches!(spooled.storage, Storage::Memory { .. });
     let bring = || bring(spool.draft(&layout, false).unwrap(), &arrays, usize::MAX).unwrap();
     let mut kept: Vec<Spooled> = (0..IN_MEMORY_BYTES / REPLY_IN_MEMORY_BYTES).map(|_| bring()).collect();
     assert!(kept.iter().all(place));
     assert!(!place(&bring()), "the limit is reached");
     kept.pop();
-    assert!(place(&bring()), "room again");
+    assert!(place(&bring()), "memory was released");
     drop(kept);
     assert_eq!(spool.in_memory_bytes.load(Ordering::Relaxed), 0);
 }
 
 #[test]
-fn a_spool_without_a_place_says_where() {
+fn an_unusable_spool_directory_is_an_error() {
     let (directory, spool) = spool();
     drop(directory);
     let error = spool.draft(&long_layout(), false).map(drop).unwrap_err();

@@ -1,69 +1,70 @@
-//! A submission that is being filled in: each value finds its key, its type and its place.
+//! A submission in preparation: finds the key, type and place of each value.
 
 use std::collections::{BTreeMap, HashMap};
 
+use trellis_diagnostic::Diagnostic;
 use trellis_wire::fab::{PATH_SETTINGS, check_path};
 use trellis_wire::proto;
 
 use super::source::{NATIVE, Source, names};
-use super::value::{self, Wrong};
-use super::{BuiltIn, Given, Place, Request, Submission};
-use crate::settings::{Problem, Setting, Settings, find};
+use super::value::{self, ValueError};
+use super::{BuiltIn, Given, Location, Request, Submission};
+use crate::settings::{Setting, Settings, find};
 
-/// Settings of built-in apps that name files: only a node itself may.
+/// Settings of built-in apps that name files: only the node's own configuration may.
 const DATASET: &str = "dataset";
 const BUNDLED_DATASET: &str = "digits";
-/// Settings that name a file or directory on the machine of the ServerApp. (`resume` may be the id of a run.)
+/// Settings that name a file or directory on the machine of the ServerApp. (`resume` may be a run id.)
 const FILES: &[&str] = &["initial-model", "checkpoint-path"];
 
 const SIGN_AGAIN: &str = "sign it again; or delete its app-signatures.toml";
 
 pub(super) struct Draft {
     source: Source,
-    place: Place,
+    location: Location,
     values: HashMap<String, proto::Scalar>,
-    /// Of the built-in app.
+    /// The settings of the built-in app.
     app_settings: BTreeMap<String, String>,
     keys_added: bool,
 }
 
 impl Draft {
-    pub fn fill(request: Request, problems: &mut Vec<Problem>) -> Draft {
-        let Request { source, given, defaults, place } = request;
+    pub fn fill(request: Request, errors: &mut Vec<Diagnostic>) -> Draft {
+        let Request { source, given, defaults, location } = request;
         let mut draft =
-            Draft { source, place, values: HashMap::new(), app_settings: BTreeMap::new(), keys_added: false };
+            Draft { source, location, values: HashMap::new(), app_settings: BTreeMap::new(), keys_added: false };
         for Given { written, key, text } in &given {
             if let Err((what, advice)) = draft.set(key, text) {
-                problems.push(Problem::new(written, what, advice));
+                errors.push(Diagnostic::error(written, what, advice));
             }
         }
         for (key, text) in defaults.iter().filter(|(key, _)| !given.iter().any(|given| given.key == **key)) {
             if let Err((what, advice)) = draft.set_default(key, text) {
-                problems.push(Problem::new(format!("training default {key}"), what, advice));
+                errors.push(Diagnostic::error(format!("training default {key}"), what, advice));
             }
         }
-        match place {
-            Place::Here { nodes } | Place::There { nodes: Some(nodes) } => draft.expect_nodes(nodes),
-            Place::There { nodes: None } => {}
+        match location {
+            Location::InProcess { nodes } | Location::SuperLink { nodes: Some(nodes) } => draft.expect_nodes(nodes),
+            Location::SuperLink { nodes: None } => {}
         }
         draft
     }
 
-    /// A round waits for all who are to come, unless that was decided.
+    /// Makes a round wait for all nodes, unless the user decided otherwise.
     fn expect_nodes(&mut self, nodes: usize) {
-        let fewest = if nodes == 1 { &["min-train-nodes", "min-evaluate-nodes"][..] } else { &[] };
+        let minimums = if nodes == 1 { &["min-train-nodes", "min-evaluate-nodes"][..] } else { &[] };
         let defaults = self.source.app.config();
-        for key in fewest.iter().chain(&["min-available-nodes"]).filter(|_| nodes > 0) {
+        for key in minimums.iter().chain(&["min-available-nodes"]).filter(|_| nodes > 0) {
             let decided = |name: &str| self.values.contains_key(name) || defaults.contains_key(name);
             if self.source.native && !find(key).is_some_and(|setting| names(setting).any(decided)) {
-                // The number is one that these settings take.
+                // These settings accept any number of nodes.
                 let _ = self.set(key, &nodes.to_string());
             }
         }
     }
 
-    /// Sets a key that was not given. One that neither the app nor the training has is for others.
-    fn set_default(&mut self, key: &str, text: &str) -> Result<(), Wrong> {
+    /// Sets a key that was not given. Ignores keys that neither the app nor the training has.
+    fn set_default(&mut self, key: &str, text: &str) -> Result<(), ValueError> {
         let setting = find(key).filter(|_| self.source.native);
         let is_set = setting.map_or_else(
             || self.values.contains_key(key),
@@ -75,12 +76,12 @@ impl Draft {
         if is_known && !is_set { self.set(key, text) } else { Ok(()) }
     }
 
-    /// Sets a key, whoever's it is.
-    fn set(&mut self, key: &str, text: &str) -> Result<(), Wrong> {
+    /// Sets a key of the app or the training.
+    fn set(&mut self, key: &str, text: &str) -> Result<(), ValueError> {
         let setting = find(key).filter(|_| self.source.native);
         let of_app = self.source.built_in.and_then(|app| app.settings.iter().find(|setting| setting.name == key));
         let defaults = self.source.app.config();
-        // An app may know the setting by another of its names, and has one value for it.
+        // An app may have the setting under an alias, with one value for both.
         let names = setting.map_or_else(|| vec![key], |setting| names(setting).collect());
         let key = names.iter().copied().find(|name| defaults.contains_key(*name)).unwrap_or(names[0]);
         let scalar = match (setting, defaults.get(key), of_app) {
@@ -100,7 +101,7 @@ impl Draft {
             self.app_settings.insert(key.to_owned(), text.to_owned());
         }
         if !defaults.contains_key(key) {
-            // Not the value itself: then each value would make another bundle, which nodes have to unpack and load anew.
+            // Adding the value itself would give a new bundle per value, which nodes would have to unpack and load again.
             let usual = setting.map_or_else(|| of_app.map_or("", |setting| setting.default), |setting| setting.default);
             self.source.app.add_key(key, value::to_toml(&value::plain(usual)));
             self.keys_added = true;
@@ -108,97 +109,96 @@ impl Draft {
         Ok(())
     }
 
-    /// A value of the training. Where the app has one, its ClientApp may read it too, and expects its type.
+    /// A value of the training. If the app has the key too, its ClientApp may read it and expects its type.
     fn of_training(
         &self,
         setting: &Setting,
         default: Option<&proto::Scalar>,
         text: &str,
-    ) -> Result<proto::Scalar, Wrong> {
+    ) -> Result<proto::Scalar, ValueError> {
         let wrong = || (format!("{text:?} cannot be used"), format!("give {}", setting.kind.expected()));
         let value = setting.kind.parse(text).ok_or_else(wrong)?;
-        if matches!(self.place, Place::There { .. }) && PATH_SETTINGS.contains(&setting.name) {
+        if matches!(self.location, Location::SuperLink { .. }) && PATH_SETTINGS.contains(&setting.name) {
             check_path(setting.name, text).map_err(|_| outside_models(text))?;
         }
         match default {
-            _ if FILES.contains(&setting.name) => whole_path(text, self.place).map(|path| value::text(&path)),
+            _ if FILES.contains(&setting.name) => whole_path(text, self.location).map(|path| value::text(&path)),
             Some(default) => value::like(default, text).or_else(|_| Ok(value.to_scalar())),
             None => Ok(value.to_scalar()),
         }
     }
 
-    fn unknown(&self, key: &str) -> Wrong {
-        let advice = match self.source.nearest_key(key) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None if self.source.native => "trellis run --help lists the keys of the training".to_owned(),
-            None => "give one of the keys in [tool.flwr.app.config] of the app".to_owned(),
-        };
+    fn unknown(&self, key: &str) -> ValueError {
+        let advice = self.source.did_you_mean(key).unwrap_or_else(|| match self.source.native {
+            true => "trellis run --help lists the keys of the training".to_owned(),
+            false => "give one of the keys in [tool.flwr.app.config] of the app".to_owned(),
+        });
         ("there is no such key".to_owned(), advice)
     }
 
-    /// `None`: something is wrong, and told.
-    pub fn finish(self, problems: &mut Vec<Problem>) -> Option<Submission> {
-        let training = self.training(problems);
-        let built_in = self.built_in(problems);
+    /// `None` after an error.
+    pub fn finish(self, errors: &mut Vec<Diagnostic>) -> Option<Submission> {
+        let training = self.training(errors);
+        let built_in = self.built_in(errors);
         if self.source.changed && self.source.app.is_signed() {
             let what = "the app is signed, and the run would change its ServerApp or its keys";
             let advice =
                 format!("let the app's own ServerApp train (--app-server), or make the change in it and {SIGN_AGAIN}");
-            problems.push(Problem::new("", what, advice));
+            errors.push(Diagnostic::error("", what, advice));
         }
         match self.source.into_bundle(self.keys_added) {
             Ok(bundle) => Some(Submission { bundle, values: self.values, training, built_in }),
             Err(problem) => {
-                problems.push(Problem::new("", problem.to_string(), "leave out files that the nodes do not need"));
+                errors.push(Diagnostic::error("", problem.to_string(), "leave out files that the nodes do not need"));
                 None
             }
         }
     }
 
-    /// How the run will be trained, by what the app says and what was given.
-    fn training(&self, problems: &mut Vec<Problem>) -> Option<Settings> {
+    /// The settings of the training, from the app and the given values.
+    fn training(&self, errors: &mut Vec<Diagnostic>) -> Option<Settings> {
         if !self.source.native {
             return None;
         }
         let mut config = self.source.app.config();
         config.extend(self.values.iter().map(|(key, value)| (key.clone(), value.clone())));
-        let settings = Settings::read(&config).map_err(|wrong| problems.extend(wrong)).ok()?;
-        if let Place::Here { nodes } = self.place {
+        let settings = Settings::read(&config).map_err(|wrong| errors.extend(wrong)).ok()?;
+        if let Location::InProcess { nodes } = self.location {
             let needed = nodes_needed(&settings);
             if needed > nodes {
-                let what = format!("the training waits for {needed} nodes, and there will be {nodes}");
-                let advice = format!("have {needed} nodes, or lower min-available-nodes and its like");
-                problems.push(Problem::new("", what, advice));
+                let what = format!("the training waits for {needed} nodes, but there are {nodes}");
+                let advice = format!("start {needed} nodes, or lower min-available-nodes and similar settings");
+                errors.push(Diagnostic::error("", what, advice));
             }
         }
         Some(settings)
     }
 
-    fn built_in(&self, problems: &mut Vec<Problem>) -> Option<BuiltIn> {
+    fn built_in(&self, errors: &mut Vec<Diagnostic>) -> Option<BuiltIn> {
         let name = self.source.built_in?.name;
-        let elsewhere = matches!(self.place, Place::There { .. });
+        let elsewhere = matches!(self.location, Location::SuperLink { .. });
         if elsewhere && self.app_settings.get(DATASET).is_some_and(|dataset| dataset != BUNDLED_DATASET) {
             let advice = "start the nodes with --client-app native:mlp (clientApp of their pool) and their own data";
-            problems.push(Problem::new(DATASET, "a run cannot name files of the nodes", advice));
+            errors.push(Diagnostic::error(DATASET, "a run cannot name files of the nodes", advice));
         } else if let Err(wrong) = trellis_native::builtin(name, &self.app_settings) {
-            let told = |problem: trellis_native::Problem| {
-                Problem::new(format!("{NATIVE}{name}: {}", problem.place), problem.what, problem.advice)
-            };
-            problems.extend(wrong.into_iter().map(told));
+            let in_app =
+                |problem: Diagnostic| Diagnostic { place: format!("{NATIVE}{name}: {}", problem.place), ..problem };
+            errors.extend(wrong.into_iter().map(in_app));
         }
         Some(BuiltIn { name: name.to_owned(), settings: self.app_settings.clone() })
     }
 }
 
-fn outside_models(text: &str) -> Wrong {
-    let what = format!("{text:?} is read where the SuperLink is, and there only below its directory of models");
+fn outside_models(text: &str) -> ValueError {
+    let what =
+        format!("{text:?} refers to the machine of the SuperLink, where only its directory of models is allowed");
     (what, "give a path relative to that directory, without \"..\"".to_owned())
 }
 
-/// The ServerApp reads the path. In this process the path is made absolute; on a SuperLink it is relative to the models
-/// there.
-fn whole_path(text: &str, place: Place) -> Result<String, Wrong> {
-    if text.is_empty() || matches!(place, Place::There { .. }) {
+/// A path that the ServerApp reads. In this process it is made absolute; on a SuperLink it is relative to the directory of
+/// models.
+fn whole_path(text: &str, location: Location) -> Result<String, ValueError> {
+    if text.is_empty() || matches!(location, Location::SuperLink { .. }) {
         return Ok(text.to_owned());
     }
     match std::path::absolute(text) {
@@ -207,7 +207,7 @@ fn whole_path(text: &str, place: Place) -> Result<String, Wrong> {
     }
 }
 
-/// Nodes without which no round begins.
+/// The number of nodes that a round waits for.
 fn nodes_needed(settings: &Settings) -> usize {
     let evaluating = settings.evaluate.min_nodes * usize::from(settings.evaluate.fraction > 0.0);
     settings.train.min_available.max(settings.train.min_nodes).max(evaluating)

@@ -8,14 +8,14 @@ fn request(source: Source, given: &[(&str, &str)], defaults: &[(&str, &str)], no
         text: (*text).to_owned(),
     });
     let defaults = defaults.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
-    Request { source, given: given.collect(), defaults: defaults.collect(), place: Place::There { nodes } }
+    Request { source, given: given.collect(), defaults: defaults.collect(), location: Location::SuperLink { nodes } }
 }
 
 fn value(submission: &Submission, key: &str) -> Option<Scalar> {
     submission.values.get(key).and_then(|value| value.scalar.clone())
 }
 
-/// A Flower app in a directory, packed as somebody else would.
+/// A Flower app from a directory, packed like `flwr build` does.
 fn bundle(server_app: &str) -> Bundle {
     let directory = tempfile::tempdir().unwrap();
     let project = format!(
@@ -28,7 +28,7 @@ fn bundle(server_app: &str) -> Bundle {
 }
 
 #[test]
-fn what_is_given_comes_before_defaults_and_strange_defaults_are_for_others() {
+fn given_values_override_defaults_and_unknown_defaults_are_ignored() {
     let source = Source::built_in("mlp").unwrap();
     let given = [("rounds", "2"), ("hidden", "8")];
     let defaults = [("num-server-rounds", "9"), ("strategy", "FedAdam"), ("hidden", "64"), ("of-another-app", "1")];
@@ -43,7 +43,7 @@ fn what_is_given_comes_before_defaults_and_strange_defaults_are_for_others() {
 }
 
 #[test]
-fn a_bundle_is_sent_as_it_came_unless_the_training_needs_more_keys() {
+fn a_bundle_is_sent_unchanged_unless_keys_must_be_added() {
     let native = bundle("trellis:native");
     let same = prepare(request(Source::bundle(&native.fab.content).unwrap(), &[("lr", "1")], &[], None)).unwrap();
     assert_eq!((same.sent().as_str(), same.summary().as_str()), ("me/app 1.0", "me/app 1.0, FedAvg, 3 rounds"));
@@ -54,22 +54,22 @@ fn a_bundle_is_sent_as_it_came_unless_the_training_needs_more_keys() {
     let training = other.training.as_ref().unwrap();
     assert_eq!((training.strategy.name(), training.rounds, training.train.min_available), ("FedAdam", 7, 2));
     let again = Source::bundle(&other.bundle.fab.content).unwrap();
-    assert_eq!(again.app.bundle().unwrap().fab.hash_str, other.bundle.fab.hash_str, "all its files are still in it");
+    assert_eq!(again.app.bundle().unwrap().fab.hash_str, other.bundle.fab.hash_str, "it still has all files");
 }
 
 #[test]
-fn a_server_app_in_python_gets_the_keys_that_its_app_has() {
+fn a_server_app_in_python_receives_the_keys_of_its_app() {
     let python = bundle("app:server");
     let defaults = [("strategy", "FedAdam"), ("num-server-rounds", "7")];
     let sent = prepare(request(Source::bundle(&python.fab.content).unwrap(), &[], &defaults, Some(2))).unwrap();
     assert_eq!((sent.values.len(), value(&sent, "num-server-rounds")), (1, Some(Scalar::Sint64(7))));
     assert_eq!((sent.bundle.fab.hash_str, sent.training), (python.fab.hash_str.clone(), None));
     let wrong = prepare(request(Source::bundle(&python.fab.content).unwrap(), &[("lrr", "1")], &[], None)).unwrap_err();
-    assert_eq!(wrong, [Problem::new("lrr", "there is no such key", "did you mean lr?")]);
+    assert_eq!(wrong, [Diagnostic::error("lrr", "there is no such key", "did you mean lr?")]);
 }
 
 #[test]
-fn everything_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let given = [("rounds", "many"), ("hiden", "8"), ("dataset", "csv:x"), ("initial-model", "/first.npz")];
     let wrong = prepare(request(Source::built_in("mlp").unwrap(), &given, &[("dp", "perhaps")], None)).unwrap_err();
     let places: Vec<&str> = wrong.iter().map(|problem| problem.place.as_str()).collect();
@@ -87,7 +87,7 @@ fn a_signed_app_is_sent_unchanged_or_refused() {
     std::fs::write(directory.path().join("app-signatures.toml"), "[ada]\nsignature='AAAA'\nsigned_at=1\n").unwrap();
     let source = |choice| Source::directory(directory.path(), choice).unwrap();
     let whole = source(ServerAppChoice::Own).into_bundle(false).unwrap();
-    // Neither the number of nodes nor a default of the platform is added to it.
+    // Neither the number of nodes nor a platform default is added.
     let defaults = [("strategy", "FedAdam"), ("lr", "1")];
     let sent = prepare(request(source(ServerAppChoice::Own), &[], &defaults, Some(2))).unwrap();
     assert_eq!((sent.bundle.fab.hash_str, sent.values.len()), (whole.fab.hash_str.clone(), 1));
@@ -100,12 +100,12 @@ fn a_signed_app_is_sent_unchanged_or_refused() {
 }
 
 #[test]
-fn the_own_server_app_trains_unless_a_value_is_for_the_native_one() {
+fn the_apps_server_app_trains_unless_a_value_is_a_native_setting() {
     let directory = tempfile::tempdir().unwrap();
     let project = "[project]\nname='app'\nversion='1.0'\n[tool.flwr.app]\npublisher='me'\n[tool.flwr.app.components]\n\
                    serverapp='app:server'\nclientapp='app:client'\n[tool.flwr.app.config]\nlr=0.1\nmin-fit-clients=2\n";
     std::fs::write(directory.path().join("pyproject.toml"), project).unwrap();
-    for (key, native) in [("lr", false), ("min-train-nodes", false), ("of-nobody", false), ("strategy", true)] {
+    for (key, native) in [("lr", false), ("min-train-nodes", false), ("unknown", false), ("strategy", true)] {
         let given = [Given { written: String::new(), key: key.to_owned(), text: "1".to_owned() }];
         let source = Source::directory(directory.path(), ServerAppChoice::ByValues(&given)).unwrap();
         assert_eq!(source.native, native, "{key}");

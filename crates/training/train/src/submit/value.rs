@@ -1,14 +1,14 @@
-//! Values of a run's configuration, as they are typed.
+//! Typed values of a run's configuration.
 
 use toml::Value;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 
-/// What is wrong, and what to do.
-pub type Wrong = (String, String);
+/// A description and an advice.
+pub type ValueError = (String, String);
 
-/// A value for a key that has one already: of the same type, or a number of the other kind.
-pub fn like(default: &proto::Scalar, typed: &str) -> Result<proto::Scalar, Wrong> {
+/// Parses a value for a key with a default: it must have its type, or be another kind of number.
+pub fn like(default: &proto::Scalar, typed: &str) -> Result<proto::Scalar, ValueError> {
     let number = || typed.parse::<i64>().map(Scalar::Sint64).or_else(|_| typed.parse().map(Scalar::Double)).ok();
     let (value, expected) = match &default.scalar {
         Some(Scalar::Bool(_)) => (typed.parse().ok().map(Scalar::Bool), "true or false"),
@@ -22,7 +22,7 @@ pub fn like(default: &proto::Scalar, typed: &str) -> Result<proto::Scalar, Wrong
     }
 }
 
-/// A value for a key without one: a number or a truth where it looks like one, otherwise a text.
+/// Parses a value for a key without a default: a number, a boolean, otherwise a string.
 pub fn plain(typed: &str) -> proto::Scalar {
     let value = match typed.parse::<i64>() {
         Ok(number) => Scalar::Sint64(number),
@@ -39,7 +39,7 @@ pub fn text(text: &str) -> proto::Scalar {
     proto::Scalar { scalar: Some(Scalar::String(text.to_owned())) }
 }
 
-/// As it stands in a `pyproject.toml`.
+/// The value in a `pyproject.toml`.
 pub fn to_toml(value: &proto::Scalar) -> Value {
     match &value.scalar {
         Some(Scalar::Bool(truth)) => Value::Boolean(*truth),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_type_that_the_app_gave_them() {
+    fn values_have_the_type_of_the_apps_default() {
         let string = |text: &str| Scalar::String(text.to_owned());
         for (default, typed, expected) in [
             (Scalar::Sint64(3), "10", Some(Scalar::Sint64(10))),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_an_example_are_what_they_look_like() {
+    fn values_without_a_default_have_the_type_of_their_text() {
         for (typed, expected) in [
             ("3", Scalar::Sint64(3)),
             ("0.5", Scalar::Double(0.5)),

@@ -1,4 +1,4 @@
-//! Checkpoints of a training: when, what is in them, and what was in the one that it goes on from.
+//! Checkpoints of a training: when they are saved, their content, and the state of the one that a training resumes from.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,105 +10,106 @@ use trellis_wire::proto::scalar::Scalar;
 
 use super::{Training, now_s};
 use crate::error::TrainError;
-use crate::exchange::Speech;
+use crate::exchange::MessageFormat;
 use crate::receive::blocking;
 use crate::settings::Checkpoints;
 
-/// Names in what is remembered beside the strategy: those of privacy begin so.
+/// The prefix of privacy's keys in the extra state.
 const PRIVACY: &str = "dp-";
-/// Turns of nodes.
+/// The key of the order of turns.
 const TURNS: &str = "cyclic-order";
-/// The app has a `client_fn`.
+/// The key for apps with a `client_fn`.
 const LEGACY: &str = "app-client-fn";
 
-/// Between two checkpoints that were asked for, one is kept after a round that took so many times longer than a save does: a
-/// training that is broken off repeats no round that was worth more than that.
+/// Between requested checkpoints, a temporary one is saved after a round that took this many times longer than saving: an
+/// interrupted training repeats no round that was worth more.
 const WORTH_SAVES: u32 = 10;
 
-/// Keeps checkpoints.
-pub struct Keeper {
+/// Saves checkpoints.
+pub struct Checkpointer {
     settings: Checkpoints,
     directory: PathBuf,
-    /// The newest one that was asked for.
+    /// The newest requested checkpoint.
     pub last: Option<PathBuf>,
-    /// The round of one that nobody asked for: it goes as soon as there is a newer one.
-    passing: Option<u64>,
-    /// How long the last save took.
+    /// The round of the temporary checkpoint, which is removed after the next save.
+    temporary: Option<u64>,
+    /// The duration of the last save.
     cost: Duration,
 }
 
-/// Why a checkpoint is written.
+/// Why a checkpoint is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// It was asked for.
-    Kept,
-    /// To go on from, until there is a newer one.
-    Passing,
+    /// The settings request it.
+    Requested,
+    /// To resume from until the next save.
+    Temporary,
 }
 
-impl Keeper {
-    pub fn new(settings: Checkpoints, models_dir: &Path) -> Keeper {
+impl Checkpointer {
+    pub fn new(settings: Checkpoints, models_dir: &Path) -> Checkpointer {
         let directory = match &settings.directory {
             Some(directory) => models_dir.join(directory),
             None => models_dir.to_owned(),
         };
-        Keeper { settings, directory, last: None, passing: None, cost: Duration::ZERO }
+        Checkpointer { settings, directory, last: None, temporary: None, cost: Duration::ZERO }
     }
 
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The run goes on from the checkpoint of this round.
-    pub fn taken_up(&mut self, round: u64, is_final: bool) {
-        self.passing = (!self.is_asked_for(round, is_final)).then_some(round);
+    /// The run resumes from the checkpoint of this round.
+    pub fn resumed_from(&mut self, round: u64, is_final: bool) {
+        self.temporary = (!self.is_requested(round, is_final)).then_some(round);
     }
 
-    fn is_asked_for(&self, round: u64, is_last: bool) -> bool {
+    fn is_requested(&self, round: u64, is_last: bool) -> bool {
         is_last || round.is_multiple_of(self.settings.every)
     }
 
     fn purpose(&self, round: u64, is_last: bool, took: Duration) -> Option<Purpose> {
-        if self.is_asked_for(round, is_last) {
-            return Some(Purpose::Kept);
+        if self.is_requested(round, is_last) {
+            return Some(Purpose::Requested);
         }
-        (self.cost * WORTH_SAVES <= took).then_some(Purpose::Passing)
+        (self.cost * WORTH_SAVES <= took).then_some(Purpose::Temporary)
     }
 }
 
 impl Training {
-    /// Keeps a checkpoint of the round, which took so long, if one is due or worth it; gives the path of one that was asked for.
-    /// One on the way that cannot be kept is told of; without the last one the training was for nothing.
+    /// Saves a checkpoint of the round, which took this long, if one is requested or worthwhile; returns the path of a requested
+    /// one. Only a failure to save the last checkpoint is an error; others are logged.
     pub(super) async fn save(&mut self, is_last: bool, took: Duration) -> Result<Option<PathBuf>, TrainError> {
-        let purpose = self.keeper.as_ref().and_then(|keeper| keeper.purpose(self.round, is_last, took));
-        let (Some(keeper), Some(purpose)) = (&self.keeper, purpose) else { return Ok(None) };
-        let (store, passing) =
-            (ModelStore::new(&keeper.directory), keeper.passing.filter(|round| *round != self.round));
-        let keep = keeper.settings.keep + usize::from(purpose == Purpose::Passing);
+        let purpose =
+            self.checkpointer.as_ref().and_then(|checkpointer| checkpointer.purpose(self.round, is_last, took));
+        let (Some(checkpointer), Some(purpose)) = (&self.checkpointer, purpose) else { return Ok(None) };
+        let (store, temporary) =
+            (ModelStore::new(&checkpointer.directory), checkpointer.temporary.filter(|round| *round != self.round));
+        let keep = checkpointer.settings.keep + usize::from(purpose == Purpose::Temporary);
         let checkpoint = self.checkpoint(is_last);
         let began = Instant::now();
         let saved = blocking(move || {
             let path = store.save(&checkpoint)?;
             let run = &checkpoint.manifest.run_id;
-            // What cannot be removed is in nobody's way today.
-            let removed = passing.map_or(Ok(()), |round| store.remove(run, round));
+            // A failure to remove old checkpoints does not affect the training.
+            let removed = temporary.map_or(Ok(()), |round| store.remove(run, round));
             Ok::<_, trellis_models::ModelError>((path, removed.and_then(|()| store.retain(run, keep)).err()))
         });
         match saved.await? {
-            Ok((path, trouble)) => {
-                if let Some(trouble) = trouble {
-                    self.book.warn(format!("old checkpoints cannot be removed: {}", TrainError::from(trouble).told()));
+            Ok((path, error)) => {
+                if let Some(error) = error {
+                    self.log.warn(format!("old checkpoints cannot be removed: {}", TrainError::from(error).explain()));
                 }
-                let keeper = self.keeper.as_mut().expect("it was here");
-                keeper.cost = began.elapsed();
-                keeper.passing = (purpose == Purpose::Passing).then_some(self.round);
-                let kept = (purpose == Purpose::Kept).then_some(path);
-                keeper.last = kept.clone().or(keeper.last.take());
+                let checkpointer = self.checkpointer.as_mut().expect("set above");
+                checkpointer.cost = began.elapsed();
+                checkpointer.temporary = (purpose == Purpose::Temporary).then_some(self.round);
+                let kept = (purpose == Purpose::Requested).then_some(path);
+                checkpointer.last = kept.clone().or(checkpointer.last.take());
                 Ok(kept)
             }
             Err(error) if is_last => Err(error.into()),
             Err(error) => {
-                self.book.warn(format!("no checkpoint of round {}: {}", self.round, TrainError::from(error).told()));
+                self.log.warn(format!("no checkpoint of round {}: {}", self.round, TrainError::from(error).explain()));
                 Ok(None)
             }
         }
@@ -117,9 +118,9 @@ impl Training {
     fn checkpoint(&self, is_final: bool) -> Checkpoint {
         let state = self.server.state();
         let mut all = state.clone();
-        all.numbers.extend(self.memory.numbers.clone());
-        all.models.extend(self.memory.models.clone());
-        if self.speech == Speech::Legacy {
+        all.numbers.extend(self.extra_state.numbers.clone());
+        all.models.extend(self.extra_state.models.clone());
+        if self.message_format == MessageFormat::Legacy {
             all.numbers.insert(LEGACY.to_owned(), 1.0);
         }
         let metrics = self.progress.measured.last().filter(|measured| measured.round == self.round).cloned();
@@ -152,7 +153,7 @@ impl Training {
     }
 }
 
-/// What belongs to the strategy, and what is remembered beside it.
+/// Splits a state into that of the strategy and the extra state.
 pub fn split(state: State) -> (State, State) {
     let is_ours = |name: &str| name.starts_with(PRIVACY) || name == LEGACY;
     let (ours, numbers) = state.numbers.into_iter().partition(|(name, _)| is_ours(name));
@@ -160,8 +161,8 @@ pub fn split(state: State) -> (State, State) {
     (State { models, numbers }, State { models: our_models, numbers: ours })
 }
 
-pub fn is_legacy(memory: &State) -> bool {
-    memory.numbers.contains_key(LEGACY)
+pub fn is_legacy(extra_state: &State) -> bool {
+    extra_state.numbers.contains_key(LEGACY)
 }
 
 fn json(scalar: Option<&Scalar>) -> Value {
@@ -180,22 +181,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn between_those_that_were_asked_for_a_round_is_kept_if_it_was_worth_it() {
+    fn a_temporary_checkpoint_is_saved_if_the_round_was_worth_it() {
         let settings = Checkpoints { directory: None, every: 5, keep: 3 };
-        let mut keeper = Keeper::new(settings, Path::new("models"));
-        keeper.cost = Duration::from_millis(20);
+        let mut checkpointer = Checkpointer::new(settings, Path::new("models"));
+        checkpointer.cost = Duration::from_millis(20);
         let (short, long) = (Duration::from_millis(199), Duration::from_millis(200));
         for (round, is_last, took, expected) in [
-            (5, false, short, Some(Purpose::Kept)),
+            (5, false, short, Some(Purpose::Requested)),
             (6, false, short, None),
-            (6, false, long, Some(Purpose::Passing)),
-            (7, true, short, Some(Purpose::Kept)),
+            (6, false, long, Some(Purpose::Temporary)),
+            (7, true, short, Some(Purpose::Requested)),
         ] {
-            assert_eq!(keeper.purpose(round, is_last, took), expected, "round {round} of {took:?}");
+            assert_eq!(checkpointer.purpose(round, is_last, took), expected, "round {round} of {took:?}");
         }
-        keeper.taken_up(6, false);
-        assert_eq!(keeper.passing, Some(6), "it goes with the next one");
-        keeper.taken_up(10, false);
-        assert_eq!(keeper.passing, None);
+        checkpointer.resumed_from(6, false);
+        assert_eq!(checkpointer.temporary, Some(6), "the next save removes it");
+        checkpointer.resumed_from(10, false);
+        assert_eq!(checkpointer.temporary, None);
     }
 }

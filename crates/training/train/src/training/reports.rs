@@ -1,4 +1,4 @@
-//! What is told of the rounds of a training, and what looks wrong about them.
+//! Reports of rounds and findings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,12 +15,12 @@ use crate::progress::{Events, reported_finding};
 use crate::report::phase_report;
 use crate::round::FailureKind;
 
-/// Problems with the metrics of one phase that the log lists.
-const TOLD_PROBLEMS: usize = 5;
+/// Metric errors per phase that the log lists.
+const MAX_LOGGED_ERRORS: usize = 5;
 
 impl Training {
-    /// Notes what a round has shown, and writes what looks wrong and was not told before.
-    pub(super) fn look_back(
+    /// Records a round, and logs new findings.
+    pub(super) fn record_round(
         &mut self,
         trained: &Trained,
         evaluated: Option<&Evaluated>,
@@ -29,13 +29,13 @@ impl Training {
         let events = events(trained, change);
         let evaluation = evaluated.map(|(_, measurement)| measurement);
         let loss_key = &self.settings.train_loss_key;
-        self.progress.note(self.round, trained.measurement.as_ref(), evaluation, events, loss_key);
+        self.progress.record(self.round, trained.measurement.as_ref(), evaluation, events, loss_key);
         let (findings, new) = self.progress.findings();
         for finding in &new {
-            let told = format!("{} To try: {}", finding.what, finding.advice);
+            let text = format!("{} To try: {}", finding.what, finding.advice);
             match finding.severity {
-                Severity::Notice => self.book.info(told),
-                Severity::Warning | Severity::Critical => self.book.warn(told),
+                Severity::Notice => self.log.info(text),
+                Severity::Warning | Severity::Critical => self.log.warn(text),
             }
         }
         findings
@@ -85,7 +85,7 @@ impl Training {
         }
     }
 
-    /// Nothing depends on a report: a SuperLink that takes none is not asked again.
+    /// Reports are optional: a SuperLink that refuses one is not asked again.
     async fn report(&mut self, report: TrainingReport) -> Result<(), TrainError> {
         if !self.takes_reports {
             return Ok(());
@@ -95,20 +95,22 @@ impl Training {
             Err(error @ AppError::RunOver { .. }) => Err(error.into()),
             Err(error) => {
                 self.takes_reports = false;
-                self.book.warn(format!("what is told of this training is in this log alone: {error}"));
+                self.log.warn(format!(
+                    "the SuperLink takes no reports of this training; they are in this log only: {error}"
+                ));
                 Ok(())
             }
         }
     }
 
-    pub(super) fn warn_of_metrics(&self, act: Act, problems: &[String]) {
-        for problem in problems.iter().take(TOLD_PROBLEMS) {
-            self.book.warn(format!("{}: some metrics have no mean: {problem}", act.name()));
+    pub(super) fn warn_of_metrics(&self, act: Act, errors: &[String]) {
+        for problem in errors.iter().take(MAX_LOGGED_ERRORS) {
+            self.log.warn(format!("{}: some metrics have no mean: {problem}", act.name()));
         }
     }
 }
 
-/// What happened beside the metrics.
+/// The events of a round.
 fn events(trained: &Trained, change: &Change) -> Events {
     let failures = trained.conducted.iter().flat_map(|conducted| conducted.phase.failures());
     let (mut failed, mut rejected) = (0, Vec::new());
@@ -123,7 +125,7 @@ fn events(trained: &Trained, change: &Change) -> Events {
     Events { norms, mean_update_norm, failures: failed, rejected }
 }
 
-/// Of the files of a checkpoint.
+/// The size of a checkpoint's files.
 fn directory_bytes(path: &Path) -> Option<u64> {
     let files = std::fs::read_dir(path).ok()?;
     let bytes = |file: std::io::Result<std::fs::DirEntry>| file.ok()?.metadata().ok().map(|facts| facts.len());

@@ -1,75 +1,75 @@
-//! One round: training, aggregation, evaluation, and what is kept and told of it.
+//! One round: training, aggregation, evaluation, checkpoint and report.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trellis_core::id::NodeId;
-use trellis_strategy::sampling::{self, cyclic, cyclic_order, keep_cyclic_order, sample};
-use trellis_strategy::{Fault, Privacy, Sampling, Strategy};
+use trellis_strategy::sampling::{self, cyclic, cyclic_order, sample, store_cyclic_order};
+use trellis_strategy::{AggregateError, Privacy, Sampling, Strategy};
 use trellis_wire::object::ConfigRecord;
 
 use super::{Training, now_s};
-use crate::aggregate::{Aggregation, Begin, Merged};
+use crate::aggregate::{Aggregation, RoundInput, RoundResult};
 use crate::conduct::{Conducted, Needs, Plan, conduct};
 use crate::content::{Content, ModelObjects};
 use crate::error::TrainError;
-use crate::exchange::{Act, SERVER_ROUND, Speech};
+use crate::exchange::{Act, MessageFormat, SERVER_ROUND};
 use crate::privacy::{self, Sample};
 use crate::progress::{Measurement, Verdict, rounded};
-use crate::receive::{Wanted, blocking};
+use crate::receive::{Expected, blocking};
 use crate::report::log_phase;
 use crate::round::{FailureKind, Rules};
 
-/// What the training phase of a round gave.
+/// The result of a training phase.
 #[derive(Default)]
 pub(super) struct Trained {
     pub conducted: Option<Conducted>,
     pub measurement: Option<Measurement>,
-    merged: Option<Merged>,
-    /// Why the model is the old one.
+    merged: Option<RoundResult>,
+    /// Why the model is unchanged.
     pub note: String,
 }
 
-/// Whether the rounds so far were good for anything.
+/// Whether any round changed the model.
 #[derive(Debug, Default)]
 pub(super) enum Learning {
     #[default]
     NotTried,
-    /// All of them left the model as it is: why the last one did.
-    InVain(String),
+    /// No round changed the model; has the reason of the last one.
+    Failed(String),
     Some,
 }
 
 impl Learning {
-    fn note(&mut self, trained: &Trained) {
+    fn record(&mut self, trained: &Trained) {
         if trained.merged.is_some() {
             *self = Learning::Some;
-        } else if let (Some(conducted), Learning::NotTried | Learning::InVain(_)) = (&trained.conducted, &*self) {
+        } else if let (Some(conducted), Learning::NotTried | Learning::Failed(_)) = (&trained.conducted, &*self) {
             let mut failures = conducted.phase.failures();
             let first = failures.next().map(|(node, failure)| format!("; node {node}: {}", failure.reason));
-            *self = Learning::InVain(format!("{}{}", trained.note, first.unwrap_or_default()));
+            *self = Learning::Failed(format!("{}{}", trained.note, first.unwrap_or_default()));
         }
     }
 }
 
-/// What the evaluation gave.
+/// The result of an evaluation.
 pub(super) type Evaluated = (Conducted, Measurement);
 
-/// What a round changed.
+/// The changes of a round.
 #[derive(Default)]
 pub(super) struct Change {
     pub norms: BTreeMap<NodeId, f64>,
     pub chosen: Option<Vec<NodeId>>,
     pub update_norm: Option<f64>,
-    /// Of the mean of all updates, where the strategy makes the model of it.
+    /// The norm of the mean of all updates, if the strategy computes it.
     pub mean_update_norm: Option<f64>,
 }
 
 /// The nodes selected for a phase.
 struct Chosen {
     nodes: Vec<NodeId>,
-    /// Number of replies that end the phase.
+    /// The number of replies that ends the phase.
     enough: usize,
     online: usize,
 }
@@ -80,44 +80,44 @@ impl Chosen {
     }
 }
 
-/// What a training phase is to do.
-struct Order {
+/// The parameters of a training phase.
+struct TrainingPhase {
     nodes: Vec<NodeId>,
     rules: Rules,
-    /// For the configuration of the instructions.
+    /// Entries of the instructions' configuration.
     numbers: Vec<(String, f64)>,
     needs: Needs,
     privacy: Option<Privacy>,
 }
 
 impl Training {
-    /// Conducts the round that `self.round` says.
+    /// Executes round `self.round`.
     pub(super) async fn conduct_round(&mut self) -> Result<Verdict, TrainError> {
         let (started_at, began) = (now_s(), Instant::now());
         let chosen = self.choose(Act::Train).await?;
         let sample = chosen.as_ref().map(Chosen::sample);
         if let (Some(dp), Some(sample)) = (&self.settings.dp, sample)
-            && let Some(why) = privacy::exceeds_budget(&self.memory.numbers, dp, sample)
+            && let Some(reason) = privacy::exceeds_budget(&self.extra_state.numbers, dp, sample)
         {
             self.round -= 1;
             self.save(true, Duration::ZERO).await?;
-            return Ok(Verdict::Stop(why));
+            return Ok(Verdict::Stop(reason));
         }
-        self.book.info("");
-        self.book.info(format!("[ROUND {}/{}]", self.round, self.settings.rounds));
+        self.log.info("");
+        self.log.info(format!("[ROUND {}/{}]", self.round, self.settings.rounds));
         let mut trained = match chosen {
             Some(chosen) => self.train(chosen).await?,
             None => Trained::default(),
         };
-        self.learning.note(&trained);
+        self.learning.record(&trained);
         let change = trained.merged.take().map(|merged| self.accept(merged, sample)).unwrap_or_default();
         let evaluated = self.evaluate().await?;
-        let findings = self.look_back(&trained, evaluated.as_ref(), &change);
+        let findings = self.record_round(&trained, evaluated.as_ref(), &change);
         let verdict = self.progress.verdict(self.settings.target.as_ref(), self.settings.patience.as_ref());
-        let is_last = verdict != Verdict::GoOn || self.round == self.settings.rounds;
+        let is_last = verdict != Verdict::Continue || self.round == self.settings.rounds;
         let saved = self.save(is_last, began.elapsed()).await?;
         if let Some(path) = &saved {
-            self.book.info(format!("checkpoint: {}", path.display()));
+            self.log.info(format!("checkpoint: {}", path.display()));
         }
         self.report_round(started_at, &trained, evaluated.as_ref(), &change, &findings, saved.as_deref()).await?;
         Ok(verdict)
@@ -137,30 +137,30 @@ impl Training {
             },
         };
         let mut numbers = self.settings.strategy.train_config();
-        numbers.extend(privacy.iter().flat_map(|privacy| privacy.train_config(&self.memory)));
+        numbers.extend(privacy.iter().flat_map(|privacy| privacy.train_config(&self.extra_state)));
         let needs = Needs {
             loss: matches!(self.settings.strategy, Strategy::QFedAvg { .. })
                 .then(|| self.settings.train_loss_key.clone()),
             norm_bit: privacy.as_ref().is_some_and(|privacy| privacy.needs_norm_bit()),
         };
-        let order = Order { nodes, rules, numbers, needs, privacy };
-        let (conducted, aggregation) = self.attempt(&order).await?;
-        if self.is_speech_known || !is_all_errors(&conducted) {
-            self.is_speech_known |= conducted.phase.good() > 0;
+        let phase = TrainingPhase { nodes, rules, numbers, needs, privacy };
+        let (conducted, aggregation) = self.attempt(&phase).await?;
+        if self.is_format_known || !is_all_errors(&conducted) {
+            self.is_format_known |= conducted.phase.good() > 0;
             return self.finish_training(conducted, aggregation).await;
         }
-        // An app that was never heard of may be one with a `client_fn`: then all its answers are errors.
-        self.book.info("train: all nodes failed; trying again in the way of apps with a client_fn");
-        self.speech = Speech::Legacy;
-        let (second, second_aggregation) = self.attempt(&order).await?;
+        // If the message format is unknown, the app may have a `client_fn`: then all answers are errors.
+        self.log.info("train: all nodes failed; trying again with the messages of apps with a client_fn");
+        self.message_format = MessageFormat::Legacy;
+        let (second, second_aggregation) = self.attempt(&phase).await?;
         let (good, other) = match is_all_errors(&second) {
-            // It was not that.
+            // The message format was not the cause.
             true => {
-                self.speech = Speech::Records;
+                self.message_format = MessageFormat::Records;
                 ((conducted, aggregation), second_aggregation)
             }
             false => {
-                self.is_speech_known = true;
+                self.is_format_known = true;
                 ((second, second_aggregation), aggregation)
             }
         };
@@ -168,18 +168,18 @@ impl Training {
         self.finish_training(good.0, good.1).await
     }
 
-    /// Conducts a training phase, whose replies are aggregated as they come.
-    async fn attempt(&mut self, order: &Order) -> Result<(Conducted, Aggregation), TrainError> {
-        let aggregation = Aggregation::begin(Begin {
+    /// Runs a training phase; replies are aggregated as they arrive.
+    async fn attempt(&mut self, phase: &TrainingPhase) -> Result<(Conducted, Aggregation), TrainError> {
+        let aggregation = Aggregation::begin(RoundInput {
             server: Arc::clone(&self.server),
             model: Arc::clone(&self.model),
             round: self.round,
             compat: self.settings.compat,
-            privacy: order.privacy.clone(),
-            memory: self.memory.clone(),
+            privacy: phase.privacy.clone(),
+            privacy_state: self.extra_state.clone(),
             noise: self.noise.clone(),
         });
-        let Order { nodes, rules, numbers, needs, .. } = order;
+        let TrainingPhase { nodes, rules, numbers, needs, .. } = phase;
         let conducting = self.conduct(Act::Train, nodes, *rules, numbers, needs.clone(), Some(&aggregation));
         match conducting.await {
             Ok(conducted) => Ok((conducted, aggregation)),
@@ -191,25 +191,25 @@ impl Training {
     }
 
     async fn finish_training(&mut self, conducted: Conducted, aggregation: Aggregation) -> Result<Trained, TrainError> {
-        if let Some(why) = &conducted.void {
+        if let Some(reason) = &conducted.void {
             aggregation.abandon().await;
-            log_phase(&self.book, Act::Train, &conducted, None);
-            let note = format!("the model stays as it is: {why}");
-            self.book.warn(format!("train: {note}"));
+            log_phase(&self.log, Act::Train, &conducted, None);
+            let note = format!("the model is unchanged: {reason}");
+            self.log.warn(format!("train: {note}"));
             return Ok(Trained { conducted: Some(conducted), note, ..Trained::default() });
         }
         let merged = aggregation.finish().await?;
         let chosen = merged.as_ref().ok().and_then(|merged| merged.chosen.as_deref());
-        let (measurement, problems) = Measurement::of(conducted.told.clone(), chosen, &self.settings.weighted_by);
-        log_phase(&self.book, Act::Train, &conducted, Some(&measurement));
-        self.warn_of_metrics(Act::Train, &problems);
+        let (measurement, errors) = Measurement::of(conducted.replies.clone(), chosen, &self.settings.weighted_by);
+        log_phase(&self.log, Act::Train, &conducted, Some(&measurement));
+        self.warn_of_metrics(Act::Train, &errors);
         let (merged, note) = match merged {
             Ok(merged) => (Some(merged), String::new()),
-            Err(fault) => match round_is_lost(&fault) {
-                false => return Err(TrainError::Aggregation { round: self.round, source: fault }),
+            Err(error) => match is_caused_by_replies(&error) {
+                false => return Err(TrainError::Aggregation { round: self.round, source: error }),
                 true => {
-                    let note = format!("the model stays as it is: {fault}");
-                    self.book.warn(format!("train: {note}"));
+                    let note = format!("the model is unchanged: {error}");
+                    self.log.warn(format!("train: {note}"));
                     (None, note)
                 }
             },
@@ -234,12 +234,12 @@ impl Training {
             },
         };
         let conducted = self.conduct(Act::Evaluate, &nodes, rules, &[], Needs::default(), None).await?;
-        let told = if conducted.void.is_some() { Vec::new() } else { conducted.told.clone() };
-        let (measurement, problems) = Measurement::of(told, None, &self.settings.weighted_by);
-        log_phase(&self.book, Act::Evaluate, &conducted, Some(&measurement));
-        self.warn_of_metrics(Act::Evaluate, &problems);
-        if let Some(why) = &conducted.void {
-            self.book.warn(format!("evaluate: no result: {why}"));
+        let replies = if conducted.void.is_some() { Vec::new() } else { conducted.replies.clone() };
+        let (measurement, errors) = Measurement::of(replies, None, &self.settings.weighted_by);
+        log_phase(&self.log, Act::Evaluate, &conducted, Some(&measurement));
+        self.warn_of_metrics(Act::Evaluate, &errors);
+        if let Some(reason) = &conducted.void {
+            self.log.warn(format!("evaluate: no result: {reason}"));
         }
         Ok(Some((conducted, measurement)))
     }
@@ -254,25 +254,25 @@ impl Training {
         if takes_turns {
             sampling = Sampling { min_nodes: 1, ..sampling };
         }
-        let (online, wanted) = self.online(&sampling).await?;
-        if wanted.ask == 0 {
+        let (online, size) = self.online(&sampling).await?;
+        if size.selected == 0 {
             return Ok(None);
         }
         let (nodes, enough) = match takes_turns {
             true => {
-                let mut order = cyclic_order(&self.memory);
+                let mut order = cyclic_order(&self.extra_state);
                 let turn = cyclic(&online, &mut order, self.round);
-                keep_cyclic_order(&mut self.memory, &order);
+                store_cyclic_order(&mut self.extra_state, &order);
                 (turn.into_iter().collect(), 1)
             }
-            false => (sample(&online, wanted.ask, self.seed, self.round, phase), wanted.enough),
+            false => (sample(&online, size.selected, self.seed, self.round, phase), size.required),
         };
         Ok(Some(Chosen { nodes, enough, online: online.len() }))
     }
 
     fn log_choice(&self, act: Act, Chosen { nodes, enough, online }: &Chosen) {
         let more = if nodes.len() > *enough { format!(", {enough} answers are enough") } else { String::new() };
-        self.book.info(format!("{}: asking {} of {online} nodes{more}", act.name(), nodes.len()));
+        self.log.info(format!("{}: asking {} of {online} nodes{more}", act.name(), nodes.len()));
     }
 
     async fn conduct(
@@ -297,20 +297,22 @@ impl Training {
                 Arc::clone(self.objects.insert(objects))
             }
         };
-        let (arrays_name, config_name) = self.speech.names(act);
+        let (arrays_name, config_name) = self.message_format.names(act);
         let content = Content::new(objects, arrays_name, config_name, &config);
         let trees = self.settings.strategy.is_trees();
         let plan = Plan {
-            speech: self.speech,
+            message_format: self.message_format,
             nodes,
             rules,
             timeout: self.settings.round_timeout,
             content,
             address: self.address(act.name(), self.round, self.settings.round_timeout),
-            wanted: match act {
-                Act::Evaluate => Wanted::Metrics,
-                Act::Train if trees => Wanted::AnyModel,
-                Act::Train => Wanted::Model { layout: Arc::clone(&self.model.layout), any_type: self.settings.compat },
+            expected: match act {
+                Act::Evaluate => Expected::Metrics,
+                Act::Train if trees => Expected::AnyModel,
+                Act::Train => {
+                    Expected::Model { layout: Arc::clone(&self.model.layout), any_type: self.settings.compat }
+                }
             },
             reply_bytes: if act == Act::Train { self.model.layout.bytes() } else { 0 },
             needs,
@@ -319,13 +321,13 @@ impl Training {
         conduct(&self.receiver, &plan, aggregation).await
     }
 
-    /// The next model is the model.
-    fn accept(&mut self, merged: Merged, sample: Option<Sample>) -> Change {
-        let Merged { model, state, mut memory, chosen, update_norm, norms } = merged;
+    /// Replaces the model.
+    fn accept(&mut self, merged: RoundResult, sample: Option<Sample>) -> Change {
+        let RoundResult { model, state, privacy_state: mut extra_state, chosen, update_norm, norms } = merged;
         if let (Some(_), Some(sample)) = (&self.settings.dp, sample) {
-            privacy::count(&mut memory.numbers, sample);
+            privacy::count(&mut extra_state.numbers, sample);
         }
-        self.memory = memory;
+        self.extra_state = extra_state;
         (self.model, self.objects) = (Arc::new(model), None);
         Arc::get_mut(&mut self.server).expect("the aggregation is over").accept(state);
         let mean_update_norm = match self.settings.strategy {
@@ -338,15 +340,15 @@ impl Training {
         };
         if let Some(epsilon) = self.epsilon() {
             let delta = self.settings.dp.as_ref().map_or(0.0, |dp| dp.delta);
-            self.book.info(format!("privacy so far: epsilon {} at delta {delta:e}", rounded(epsilon)));
+            self.log.info(format!("privacy so far: epsilon {} at delta {delta:e}", rounded(epsilon)));
         }
         Change { norms: norms.into_iter().collect(), chosen, update_norm, mean_update_norm }
     }
 
-    /// What the rounds so far cost of privacy; `None` without it.
+    /// The privacy budget spent so far; `None` without privacy.
     pub(super) fn epsilon(&self) -> Option<f64> {
         let dp = self.settings.dp.as_ref()?;
-        Some(privacy::epsilon(&self.memory.numbers, dp))
+        Some(privacy::epsilon(&self.extra_state.numbers, dp))
     }
 }
 
@@ -355,17 +357,17 @@ fn is_all_errors(conducted: &Conducted) -> bool {
     conducted.phase.good() == 0 && failures.any(|(_, failure)| failure.kind == FailureKind::Error)
 }
 
-/// Whether it lies in the replies, so that the next round may do better.
-fn round_is_lost(fault: &Fault) -> bool {
+/// Whether the replies caused the error, so that the next round may succeed.
+fn is_caused_by_replies(error: &AggregateError) -> bool {
     matches!(
-        fault,
-        Fault::NoReplies
-            | Fault::TooFew { .. }
-            | Fault::NoWeight
-            | Fault::Weight { .. }
-            | Fault::Loss { .. }
-            | Fault::NoLoss { .. }
-            | Fault::Trees { .. }
-            | Fault::Bagging(_)
+        error,
+        AggregateError::NoReplies
+            | AggregateError::TooFew { .. }
+            | AggregateError::NoWeight
+            | AggregateError::Weight { .. }
+            | AggregateError::Loss { .. }
+            | AggregateError::NoLoss { .. }
+            | AggregateError::Trees { .. }
+            | AggregateError::Bagging(_)
     )
 }

@@ -1,7 +1,7 @@
-//! Whole trainings, through the sockets of a SuperLink: what comes out, and what happens when something goes wrong.
+//! Complete trainings through the sockets of a SuperLink: their results, and failures.
 
+mod failures;
 mod nodes;
 mod outcome;
 mod resume;
 mod scene;
-mod trouble;

@@ -1,5 +1,4 @@
-//! Nodes in this process: each takes instructions over the Fleet API, lets an app in Rust carry them out, and sends the
-//! reply when it may.
+//! Nodes in this process: each pulls instructions over the Fleet API, lets an app in Rust handle them, and sends the reply.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,16 +19,16 @@ use crate::scene::Scene;
 
 pub type App = Arc<dyn ClientApp>;
 
-/// A SuperLink that does not answer is asked again after this.
-const AWAY: Duration = Duration::from_millis(50);
+/// The delay before a call is retried if the SuperLink is unavailable.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Nodes at work, in the order in which they were started; they end with this.
+/// Running nodes in the order of their start; dropping this stops them.
 pub struct Nodes {
     pub ids: Vec<NodeId>,
     _work: Vec<AbortOnDropHandle<()>>,
 }
 
-/// When a node may send its reply to an instruction to train. Told by position, counted from 0, over all instructions.
+/// Controls the order in which nodes send replies to train instructions, by position over all instructions, counted from 0.
 #[derive(Clone)]
 pub struct Turns {
     sent: watch::Sender<usize>,
@@ -42,8 +41,8 @@ impl Turns {
         Turns { sent: watch::Sender::new(0), backwards: watch::Sender::new(false), nodes }
     }
 
-    /// The last node is the first from now on.
-    pub fn turn_around(&self) {
+    /// Reverses the order.
+    pub fn reverse(&self) {
         self.backwards.send_replace(true);
     }
 
@@ -51,7 +50,7 @@ impl Turns {
         let place = if *self.backwards.borrow() { self.nodes - 1 - node } else { node };
         let turn = instruction * self.nodes + place;
         let mut sent = self.sent.subscribe();
-        sent.wait_for(|sent| *sent >= turn).await.expect("the turns outlive their nodes");
+        sent.wait_for(|sent| *sent >= turn).await.expect("the sender lives");
     }
 
     fn done(&self) {
@@ -104,12 +103,12 @@ impl Node {
                 Ok(pulled) => {
                     for (message, tree) in pulled.messages_list.into_iter().zip(pulled.message_object_trees) {
                         let is_training = message.metadata.as_ref().unwrap().message_type == "train";
-                        // A run that is over takes no replies: then there is nothing to do for it.
+                        // A run that has ended refuses replies.
                         let _ = self.carry_out(message, tree, is_training.then_some(trained)).await;
                         trained += usize::from(is_training);
                     }
                 }
-                Err(_) => tokio::time::sleep(AWAY).await,
+                Err(_) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     }
@@ -131,11 +130,11 @@ impl Node {
         let app = Arc::clone(&self.app);
         let context = proto::Context { node_config: self.config.clone(), ..Default::default() };
         let handled = tokio::task::spawn_blocking(move || {
-            let mut fetch = |id: ObjectId| -> Result<Bytes, _> { objects.get(&id).cloned().ok_or("it is gone".into()) };
+            let mut fetch = |id: ObjectId| -> Result<Bytes, _> { objects.get(&id).cloned().ok_or("missing".into()) };
             let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
             handle_message(&*app, &message, &tree, &context, &Stop::default(), &mut fetch, &now)
         });
-        // An app that was stopped gives no reply.
+        // A stopped app sends no reply.
         let Ok(handled) = handled.await.unwrap() else { return Ok(()) };
         if let (Some(turns), Some(instruction)) = (&self.turns, instruction) {
             turns.wait(self.index, instruction).await;
@@ -155,11 +154,11 @@ impl Node {
     }
 }
 
-/// Until the SuperLink is back, if it is away.
+/// Retries while the SuperLink is unavailable.
 async fn insist<T, F: Future<Output = Result<T, FleetError>>>(call: impl Fn() -> F) -> Result<T, FleetError> {
     loop {
         match call().await {
-            Err(error) if error.may_pass() => tokio::time::sleep(AWAY).await,
+            Err(error) if error.may_pass() => tokio::time::sleep(RETRY_DELAY).await,
             answered => return answered,
         }
     }
@@ -179,10 +178,10 @@ pub fn digits() -> App {
     Arc::from(builtin("mlp", &settings.into()).unwrap())
 }
 
-/// An app that is a function of the numbers it gets, for models of one array `w` with three numbers.
+/// An app that applies a function to the received numbers, for models with one array `w` of three numbers.
 pub struct Numbers<F>(pub F);
 
-/// What a node does with an instruction to train: the numbers and the examples of its reply.
+/// Handles a train instruction: returns the numbers and the examples of the reply.
 impl<F> ClientApp for Numbers<F>
 where
     F: Fn(&[f32], u64) -> Result<(Vec<f32>, u64), AppError> + Send + Sync,
@@ -214,12 +213,12 @@ where
     }
 }
 
-/// Adds a number to each, and has so many examples.
+/// Adds a number to each, and reports this many examples.
 pub fn adds(number: f32, examples: u64) -> App {
     Arc::new(Numbers(move |values: &[f32], _| Ok((values.iter().map(|value| value + number).collect(), examples))))
 }
 
-/// Never answers to an instruction to train.
+/// Never answers train instructions.
 pub fn silent() -> App {
     Arc::new(Numbers(|_: &[f32], _| Err(AppError::Stopped)))
 }

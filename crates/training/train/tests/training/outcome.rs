@@ -1,4 +1,4 @@
-//! What comes out of a training.
+//! Results of trainings.
 
 use crate::nodes::{Nodes, Turns, adds, as_numbers, digits};
 use crate::scene::Scene;
@@ -43,7 +43,7 @@ async fn digits_are_learnt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_mean_is_weighed_by_examples() {
+async fn the_mean_is_weighted_by_examples() {
     let scene = Scene::start().await;
     let _nodes = Nodes::start(&scene, vec![adds(1.0, 30), adds(5.0, 10)]).await;
     let trained = scene.train(&[("num-server-rounds", "2")]).await;
@@ -51,16 +51,16 @@ async fn the_mean_is_weighed_by_examples() {
     assert_eq!(as_numbers(&model.arrays[0]), [4.0; 3], "twice (30 * 1 + 10 * 5) / 40");
 }
 
-/// Sums of floats depend on their order, so the order must not depend on who is fast.
+/// Sums of floats depend on their order, so it must not depend on the order of arrival.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_order_in_which_replies_arrive_does_not_matter() {
+async fn the_order_of_arrival_does_not_matter() {
     let scene = Scene::start().await;
     let turns = Turns::new(5);
     let apps = (0..5).map(|node| adds(0.1 + 1e-6 * node as f32, 7 * node as u64 + 1)).collect();
     let _nodes = Nodes::start_in_turns(&scene, apps, Some(turns.clone())).await;
     let settings = [("num-server-rounds", "3"), ("min-available-nodes", "5"), ("strategy", "FedAdam"), ("seed", "1")];
     let forwards = scene.train(&settings).await;
-    turns.turn_around();
+    turns.reverse();
     let backwards = scene.train(&settings).await;
     let [forwards, backwards] = [forwards, backwards].map(|trained| scene.checkpoint(trained.run));
     assert_eq!(forwards.model, backwards.model);
@@ -68,7 +68,7 @@ async fn the_order_in_which_replies_arrive_does_not_matter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_training_that_is_good_enough_ends() {
+async fn a_training_stops_at_its_target() {
     let scene = Scene::start().await;
     let _nodes = Nodes::start(&scene, vec![adds(1.0, 1), adds(1.0, 1)]).await;
     let settings = [("num-server-rounds", "50"), ("target-metric", "eval_loss"), ("target-value", "0.25")];
@@ -79,7 +79,7 @@ async fn a_training_that_is_good_enough_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn privacy_is_counted() {
+async fn the_privacy_budget_is_accounted() {
     let scene = Scene::start().await;
     let _nodes = Nodes::start(&scene, vec![adds(3.0, 1), adds(4.0, 1000)]).await;
     let trained = scene
@@ -97,9 +97,9 @@ async fn privacy_is_counted() {
     let whole = epsilons[0];
     let model = scene.checkpoint(trained.run).model;
     let norm = as_numbers(&model.arrays[0]).iter().map(|number| number * number).sum::<f32>().sqrt();
-    assert!(norm < 0.01, "every update was pulled back to 0.001: {norm}");
+    assert!(norm < 0.01, "every update was clipped to 0.001: {norm}");
 
-    // One of two nodes is asked, so a round costs less. The budget ends the training.
+    // One of two nodes is selected, so a round costs less. The budget ends the training.
     let sampled = scene
         .train(&[
             ("num-server-rounds", "50"),
@@ -119,7 +119,7 @@ async fn privacy_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_those_of_the_replies_that_krum_chose() {
+async fn metrics_are_those_of_the_replies_that_krum_selected() {
     let scene = Scene::start().await;
     let apps = vec![adds(1.0, 1), adds(1.0, 1), adds(1.0, 1), adds(1.0, 1), adds(90.0, 1)];
     let _nodes = Nodes::start(&scene, apps).await;

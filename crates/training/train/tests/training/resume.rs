@@ -1,4 +1,4 @@
-//! Trainings that go on from a checkpoint.
+//! Trainings that resume from a checkpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use trellis_native::AppError;
 use crate::nodes::{App, Nodes, Numbers, digits};
 use crate::scene::Scene;
 
-/// Far longer than ten saves.
-const TOIL: Duration = Duration::from_secs(1);
+/// Much longer than ten saves.
+const ROUND_TIME: Duration = Duration::from_secs(1);
 const SETTINGS: &[(&str, &str)] = &[
     ("strategy", "FedAdam"),
     ("server-lr", "0.01"),
@@ -24,7 +24,7 @@ fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     [SETTINGS, more].concat()
 }
 
-/// The optimiser's memory and the sampling of nodes go on too.
+/// The state of the optimiser and the sampling of nodes are restored too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resumed_training_gives_the_same_model() {
     let scene = Scene::start().await;
@@ -44,7 +44,7 @@ async fn a_resumed_training_gives_the_same_model() {
     assert_eq!(lineage, [(second, 5), (first, 2)]);
 }
 
-/// Counts on, and tells when a round begins; a round from `hangs_from` on never ends.
+/// Increments, and reports the start of a round; the round `hangs_in` never ends.
 fn counting(rounds: mpsc::UnboundedSender<u64>, hangs_in: u64) -> App {
     Arc::new(Numbers(move |values: &[f32], round| {
         let is_first_time = rounds.send(round).is_ok();
@@ -56,7 +56,7 @@ fn counting(rounds: mpsc::UnboundedSender<u64>, hangs_in: u64) -> App {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_training_that_was_killed_goes_on() {
+async fn a_killed_training_resumes() {
     let scene = Scene::start().await;
     let (tell, mut rounds) = mpsc::unbounded_channel();
     let (other, others) = mpsc::unbounded_channel();
@@ -81,17 +81,17 @@ async fn a_training_that_was_killed_goes_on() {
     assert_eq!(resumed.state, whole.state);
 }
 
-/// Rounds that take long, of which the third never ends.
+/// Rounds that take long; the third never ends.
 fn toiling(rounds: mpsc::UnboundedSender<u64>) -> App {
     Arc::new(Numbers(move |values: &[f32], round| {
-        rounds.send(round).expect("somebody listens");
-        std::thread::sleep(TOIL);
+        rounds.send(round).expect("the receiver lives");
+        std::thread::sleep(ROUND_TIME);
         if round == 3 { Err(AppError::Stopped) } else { Ok((values.to_vec(), 1)) }
     }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_round_that_took_long_is_kept_until_the_next_one_is() {
+async fn a_long_round_has_a_temporary_checkpoint() {
     let scene = Scene::start().await;
     let (tell, mut rounds) = mpsc::unbounded_channel();
     let _nodes = Nodes::start(&scene, vec![toiling(tell.clone()), toiling(tell)]).await;
@@ -104,11 +104,11 @@ async fn a_round_that_took_long_is_kept_until_the_next_one_is() {
     let kept: Vec<u64> = scene.models().list().unwrap().iter().map(|entry| entry.round).collect();
     assert_eq!(kept, [0, 2]);
     assert_eq!(scene.checkpoint(run).manifest.round, 2);
-    assert!(!scene.log(run).await.contains("checkpoint: "), "nobody asked for it");
+    assert!(!scene.log(run).await.contains("checkpoint: "), "it was not requested");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_to_do_after_the_last_round() {
+async fn a_finished_training_has_nothing_left_to_do() {
     let scene = Scene::start().await;
     let _nodes = Nodes::start(&scene, (0..3).map(|_| digits()).collect()).await;
     let whole = scene.train(&with(&[("num-server-rounds", "1")])).await.run.to_string();

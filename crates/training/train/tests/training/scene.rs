@@ -25,14 +25,14 @@ use trellis_wire::proto::*;
 use trellis_wire::report::TrainingReport;
 use trellis_wire::token::Token;
 
-/// A SuperLink whose state outlives it.
+/// A SuperLink that can be restarted with its state.
 pub struct Scene {
     pub directory: tempfile::TempDir,
     pub addresses: Addresses,
     serving: Option<Serving>,
 }
 
-/// It has a runtime of its own, with which everything of it ends.
+/// A SuperLink in its own runtime, which stops all its tasks.
 struct Serving {
     stop: oneshot::Sender<()>,
     served: JoinHandle<Result<(), ServeError>>,
@@ -102,7 +102,7 @@ impl Scene {
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(20))).await.unwrap();
     }
 
-    /// The same one again, at the same addresses.
+    /// Restarts the SuperLink at the same addresses.
     pub async fn start_superlink(&mut self) {
         let Addresses { control, fleet, serverappio, http, .. } = self.addresses;
         let ports = [control, fleet, serverappio, http].map(|address| address.to_string());
@@ -120,14 +120,14 @@ impl Scene {
         ControlClient::new(channel(self.addresses.control).await)
     }
 
-    /// A run with these settings, that nobody carries out yet.
+    /// Submits a run with these settings, without executing it.
     pub async fn submit(&self, settings: &[(&str, &str)]) -> u64 {
         let fab = Fab { content: fab(settings).into(), ..Default::default() };
         let request = StartRunRequest { fab: Some(fab), federation: "default".into(), ..Default::default() };
         self.control().await.start_run(request).await.unwrap().into_inner().run_id.unwrap()
     }
 
-    /// The ServerApp of the run that was submitted.
+    /// The ServerApp of the submitted run.
     pub async fn serverapp(&self) -> App {
         let mut runtime = RuntimeClient::new(channel(self.addresses.serverappio).await);
         let supported_task_types = vec!["trellis-serverapp".to_owned()];
@@ -150,14 +150,14 @@ impl Scene {
         ModelStore::new(self.directory.path().join("models"))
     }
 
-    /// Begins a run, whose outcome is to be awaited.
+    /// Starts a run; its outcome must be awaited.
     pub async fn begin(&self, settings: &[(&str, &str)]) -> (u64, JoinHandle<Result<Finished, TrainError>>) {
         let run = self.submit(settings).await;
         let app = self.serverapp().await;
         (run, tokio::spawn(trellis_train::run(app, self.options())))
     }
 
-    /// A run from its beginning to a good end.
+    /// Executes a run, which must complete.
     pub async fn train(&self, settings: &[(&str, &str)]) -> Trained {
         let (run, running) = self.begin(settings).await;
         match running.await.unwrap() {
@@ -175,7 +175,7 @@ impl Scene {
         assert!(self.control().await.stop_run(request).await.unwrap().into_inner().success);
     }
 
-    /// All that was logged by a run that is over.
+    /// The whole log of a finished run.
     pub async fn log(&self, run_id: u64) -> String {
         let request = StreamLogsRequest { run_id, ..Default::default() };
         let mut stream = self.control().await.stream_logs(request).await.unwrap().into_inner();
@@ -186,7 +186,7 @@ impl Scene {
         log
     }
 
-    /// Status, and what is said of it.
+    /// The status and its details.
     pub async fn status(&self, run_id: u64) -> (String, String) {
         let request = ListRunsRequest { run_id: Some(run_id), ..Default::default() };
         let runs = self.control().await.list_runs(request).await.unwrap().into_inner();
@@ -209,7 +209,7 @@ impl Drop for Scene {
     }
 }
 
-/// A run that was completed.
+/// A completed run.
 pub struct Trained {
     pub run: u64,
     pub round: u64,
@@ -220,7 +220,7 @@ async fn channel(address: SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
-/// An app that has nothing but settings.
+/// An app that consists of settings only.
 fn fab(settings: &[(&str, &str)]) -> Vec<u8> {
     let mut project = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'\n\
                        [tool.flwr.app.components]\nserverapp='trellis:native'\nclientapp='trellis:mlp'\n\

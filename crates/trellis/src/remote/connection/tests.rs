@@ -18,7 +18,7 @@ fn decided(args: &ConnectionArgs, token: bool) -> String {
     match args.security(args.address().ok().as_ref(), token) {
         Ok(Security::Plaintext) => "plain".to_owned(),
         Ok(Security::Tls(_)) => "tls".to_owned(),
-        Err(trouble) => format!("{trouble:?}"),
+        Err(failure) => format!("{failure:?}"),
     }
 }
 
@@ -45,7 +45,7 @@ fn a_token_goes_out_without_tls_only_when_asked_for() {
 
 #[test]
 fn without_flags_tokens_and_networks_get_tls() {
-    // Where a machine has no authorities, that is told; what must not happen is plaintext.
+    // Where a machine has no authorities, that is text; what must not happen is plaintext.
     for (superlink, network, token) in
         [("127.0.0.1", false, true), ("h:1", false, false), ("h:1", false, true), ("h:1", true, false)]
     {
@@ -63,11 +63,11 @@ fn superlinks() {
         ("10.0.0.1", Ok("10.0.0.1:8000")),
         ("https://link.example.org", Err("it must not start with a scheme")),
         ("link.example.org:http", Err("the port must be a number from 0 to 65535")),
-        ("", Err("it has no port")),
+        ("", Err("it has no host")),
     ] {
         match (args(text, false, None, false).address(), expected) {
             (Ok(address), Ok(expected)) => assert_eq!(address.to_string(), expected),
-            (Err(trouble), Err(expected)) => assert!(format!("{trouble:?}").contains(expected), "{trouble:?}"),
+            (Err(failure), Err(expected)) => assert!(format!("{failure:?}").contains(expected), "{failure:?}"),
             (found, _) => panic!("{text}: {found:?}"),
         }
     }
@@ -75,7 +75,7 @@ fn superlinks() {
 
 #[test]
 fn all_problems_are_told_at_once() {
-    let trouble = args("h:x", true, Some(Path::new("ca.pem")), false).superlink(None).map(|_| ()).unwrap_err();
-    let told = format!("{trouble:?}");
-    assert!(told.contains("--superlink cannot be") && told.contains("contradicts"), "{told}");
+    let failure = args("h:x", true, Some(Path::new("ca.pem")), false).superlink(None).map(|_| ()).unwrap_err();
+    let text = format!("{failure:?}");
+    assert!(text.contains("--superlink cannot be") && text.contains("contradicts"), "{text}");
 }

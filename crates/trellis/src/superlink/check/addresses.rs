@@ -1,7 +1,7 @@
-//! Checks of where to listen, and of the names clients use.
+//! Checks of the addresses to listen on.
 
 use super::Checker;
-use crate::settings::Place;
+use crate::settings::ListenAddress;
 
 const EVERYWHERE: &str = "0.0.0.0";
 const THIS_MACHINE: &str = "127.0.0.1";
@@ -12,12 +12,12 @@ const SERVERAPPIO_PORT: u16 = 9091;
 
 #[derive(Debug)]
 pub(super) struct Addresses {
-    pub http: Place,
-    pub control: Place,
-    pub fleet: Place,
-    pub serverappio: Place,
-    pub health: Place,
-    pub metrics: Place,
+    pub http: ListenAddress,
+    pub control: ListenAddress,
+    pub fleet: ListenAddress,
+    pub serverappio: ListenAddress,
+    pub health: ListenAddress,
+    pub metrics: ListenAddress,
 }
 
 impl Checker<'_> {
@@ -26,12 +26,12 @@ impl Checker<'_> {
         let (control, serverappio) = (self.control(), self.serverappio());
         let addresses = Addresses {
             http: self.host_and_port((open, HTTP_PORT)),
-            control: self.place(control, Some((open, CONTROL_PORT))),
-            fleet: self.place(&["fleet-api-address"], Some((open, FLEET_PORT))),
-            // Never open by itself: it asks nobody who they are.
-            serverappio: self.place(serverappio, Some((THIS_MACHINE, SERVERAPPIO_PORT))),
-            health: self.place(&["health-server-address"], None),
-            metrics: self.place(&["metrics-address"], None),
+            control: self.listen_address(control, Some((open, CONTROL_PORT))),
+            fleet: self.listen_address(&["fleet-api-address"], Some((open, FLEET_PORT))),
+            // Never on the network by default: this API does not authenticate its callers.
+            serverappio: self.listen_address(serverappio, Some((THIS_MACHINE, SERVERAPPIO_PORT))),
+            health: self.listen_address(&["health-server-address"], None),
+            metrics: self.listen_address(&["metrics-address"], None),
         };
         let Addresses { http, control, fleet, serverappio, health, metrics } = &addresses;
         self.refuse_collisions(&[http, control, fleet, serverappio, health, metrics]);

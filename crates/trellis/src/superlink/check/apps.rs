@@ -10,7 +10,7 @@ const DISABLE: &str = "disable-runtime-dependency-installation";
 const SECRET: &str = "superexec-auth-secret-file";
 
 impl Checker<'_> {
-    /// Settings that depend on who starts ServerApps.
+    /// Settings whose effect depends on --isolation.
     pub(super) fn apps(&mut self) {
         if self.is_on(ALLOW) && self.is_on(DISABLE) {
             let what = format!("--{ALLOW} contradicts --{DISABLE}");
@@ -25,9 +25,7 @@ impl Checker<'_> {
 
     fn started_here(&mut self) {
         if self.is_given(SECRET) {
-            self.warn(format!(
-                "--{SECRET} has no effect without --isolation process: no SuperExec is asked for anything"
-            ));
+            self.warn(format!("--{SECRET} has no effect without --isolation process: no SuperExec is served"));
         }
         if self.is_given("serverappio-trust") {
             self.warn(
@@ -59,7 +57,7 @@ impl Checker<'_> {
             Err(problems) => {
                 for problem in problems {
                     let what = format!("--{name}: {}: {problem}", path.display());
-                    self.refuse(&[name], what, "correct it in that file, or leave it out there");
+                    self.refuse(&[name], what, "correct the file, or remove the setting from it");
                 }
             }
         }

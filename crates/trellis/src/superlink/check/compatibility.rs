@@ -3,12 +3,12 @@
 use super::Checker;
 use crate::settings::dashed;
 
-/// Flags that cannot be served: what is wrong with them, and what to do.
+/// Unsupported flags, with the reason and the advice.
 const REFUSED: [(&[&str], &str, &str); 3] = [
     (
         &["executor", "executor-dir", "executor-config"],
         "executors are no longer supported by Flower",
-        "leave it out; --isolation says who starts the apps",
+        "leave it out; --isolation selects the program that starts apps",
     ),
     (
         &["simulation", "simulationio-api-address"],
@@ -23,7 +23,7 @@ const REFUSED: [(&[&str], &str, &str); 3] = [
 ];
 
 impl Checker<'_> {
-    /// Flags that Flower knows and that cannot be served.
+    /// Refuses flags of Flower that are not supported.
     pub(super) fn refused_flags(&mut self) {
         if self.is_given("auth-list-public-keys") {
             let advice = "use --enable-supernode-auth, and register each node: flwr supernode register PUBLIC-KEY";
@@ -37,7 +37,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Flags that Flower knows and that change nothing here.
+    /// Warns about flags of Flower that have no effect.
     pub(super) fn ignored_flags(&mut self) {
         match self.text("fleet-api-type") {
             None | Some("grpc-rere") => {}
@@ -60,7 +60,7 @@ impl Checker<'_> {
             }
         }
         if self.is_given("storage-dir") {
-            self.warn("--storage-dir is ignored: apps are kept with the rest of the state (--state-dir)");
+            self.warn("--storage-dir is ignored: apps are stored with the rest of the state (--state-dir)");
         }
         if self.is_given("flwr-dir") {
             self.warn("--flwr-dir is ignored");

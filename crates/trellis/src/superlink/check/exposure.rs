@@ -1,19 +1,19 @@
-//! Checks of who can reach what. What is not encrypted, or asks nobody who they are, stays on this machine unless the user
-//! says so twice.
+//! Checks of exposure: APIs without encryption or authentication listen on this machine only, unless the user confirms them
+//! with a second flag.
 
 use trellis_link::config::AppTrust;
 
 use super::Checker;
 use super::addresses::Addresses;
 use super::security::TLS_FILES;
-use crate::settings::Place;
+use crate::settings::ListenAddress;
 use crate::settings::kind::Choice;
 
-/// `None`: by who can reach the addresses. A refused word counts as `on`.
+/// `None`: depends on the addresses. A refused value counts as `on`.
 const ACCOUNT_AUTH: Choice<Option<bool>> = Choice(&[("on", Some(true)), ("off", Some(false)), ("auto", None)]);
 
 const OPEN_HERE: &str = "every user and every program of this machine can submit runs, and so execute code as the user of this \
-                         SuperLink and on every node: no account is asked for; --account-auth on asks who calls";
+                         SuperLink and on every node: accounts are off; --account-auth on turns them on";
 
 impl Checker<'_> {
     /// Plaintext must not leave this machine unnoticed.
@@ -28,15 +28,16 @@ impl Checker<'_> {
         }
         let places = labels(&reachable);
         if self.checked.insecure_network_allowed {
-            let danger = "everybody on the way can read and change models and tokens, and pass for this SuperLink";
+            let danger =
+                "all machines on the path can read and change models and tokens, and impersonate this SuperLink";
             self.warn(format!("serving without TLS on the network ({places}): {danger}"));
         } else if self.security_must_be_decided() {
             let what = format!(
-                "--insecure with an address that other machines reach ({places}): without TLS everybody on the way can \
-                 read and change models and results, and pass for this SuperLink"
+                "--insecure with an address that other machines reach ({places}): without TLS all machines on the path can \
+                 read and change models and results, and impersonate this SuperLink"
             );
-            let advice = "use TLS (trellis pki makes the files), or listen on 127.0.0.1; where every machine on the \
-                          network is trusted, add --allow-insecure-network";
+            let advice = "use TLS (trellis pki creates the files), or listen on 127.0.0.1; if all machines on the \
+                          network are trusted, add --allow-insecure-network";
             self.refuse(&[&["insecure"], flags(&reachable).as_slice()].concat(), what, advice);
         }
     }
@@ -55,14 +56,14 @@ impl Checker<'_> {
         }
     }
 
-    fn open_to_all(&mut self, reachable: &[&Place]) {
+    fn open_to_all(&mut self, reachable: &[&ListenAddress]) {
         if reachable.is_empty() {
             return;
         }
         let places = labels(reachable);
-        let danger = "who reaches it can submit runs, and so execute code here and on every node";
+        let danger = "every client can submit runs, and so execute code here and on every node";
         if self.checked.insecure_network_allowed {
-            self.warn(format!("no account is asked for (--account-auth off) on {places}: {danger}"));
+            self.warn(format!("accounts are off (--account-auth off) on {places}: {danger}"));
         } else if self.security_must_be_decided() {
             let what = format!("--account-auth off with an address that other machines reach ({places}): {danger}");
             let advice = "leave it out, or listen on 127.0.0.1; where every machine on the network is trusted, add \
@@ -79,7 +80,7 @@ impl Checker<'_> {
         let place = addresses.serverappio.label();
         self.warn(match self.checked.config.app_trust {
             AppTrust::Network if self.checked.config.superexec_secret.is_none() => format!(
-                "{place} has no TLS, and asks nobody who they are before it gives a run away: let only trusted machines \
+                "{place} has no TLS, and does not authenticate clients before they get a run: let only trusted machines \
                  reach it, or give --superexec-auth-secret-file (Flower 1.30 and later, --isolation process)"
             ),
             _ => format!("{place} has no TLS: let only trusted machines reach it"),
@@ -87,14 +88,14 @@ impl Checker<'_> {
     }
 }
 
-fn on_network<const N: usize>(places: [&Place; N]) -> Vec<&Place> {
+fn on_network<const N: usize>(places: [&ListenAddress; N]) -> Vec<&ListenAddress> {
     places.into_iter().filter(|place| place.is_on_network()).collect()
 }
 
-fn labels(places: &[&Place]) -> String {
+fn labels(places: &[&ListenAddress]) -> String {
     places.iter().map(|place| place.label()).collect::<Vec<_>>().join(", ")
 }
 
-fn flags(places: &[&Place]) -> Vec<&'static str> {
+fn flags(places: &[&ListenAddress]) -> Vec<&'static str> {
     places.iter().flat_map(|place| place.flags).copied().collect()
 }

@@ -1,7 +1,7 @@
-//! Checks of encryption and of who may connect.
+//! Checks of TLS and of authentication.
 
-use trellis_link::chosen_token;
 use trellis_link::config::TlsFiles;
+use trellis_link::configured_token;
 
 use super::Checker;
 use crate::settings::dashed;
@@ -17,11 +17,11 @@ impl Checker<'_> {
             let advice = "keep one of them; --insecure=false overrides the environment and the file";
             self.refuse(&[&["insecure"], given.as_slice()].concat(), what, advice);
         } else if !given.is_empty() && !missing.is_empty() {
-            let what = format!("TLS needs three files; not given: {}", dashed(&missing));
+            let what = format!("TLS needs three files; missing: {}", dashed(&missing));
             self.refuse(&given, what, format!("give {} too", dashed(&missing)));
         } else if given.is_empty() && !insecure && self.security_must_be_decided() {
             let what = "neither TLS files nor --insecure are given";
-            let advice = "give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile (trellis pki makes them); to try it out \
+            let advice = "give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile (trellis pki creates them); to try it out \
                           on this machine, --insecure";
             self.refuse_unset("insecure", what, advice);
         }
@@ -31,7 +31,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Looking at the state needs no network, and in a file that cannot be read the answer may stand.
+    /// Not needed to inspect the state. If a configuration file could not be read, it may have the missing settings.
     pub(super) fn security_must_be_decided(&self) -> bool {
         !self.is_on("check-state") && !self.given.incomplete
     }
@@ -39,13 +39,13 @@ impl Checker<'_> {
     pub(super) fn admin_token(&mut self) {
         let name = "admin-token-file";
         let Some((path, seen)) = self.content(name, "give the path of a file that holds a token") else { return };
-        if let Err(why) = chosen_token(&seen.text, seen.mode) {
+        if let Err(why) = configured_token(&seen.text, seen.mode) {
             let what = format!("--{name}: {} cannot be used: {why}", path.display());
             let advice = "make one: (umask 077; head -c 32 /dev/urandom | base64 -w0 | tr '+/' '-_' > FILE)";
             self.refuse(&[name], what, advice);
         }
         if !self.checked.config.accounts {
-            self.warn(format!("--{name} has no effect without accounts: --account-auth on asks for them"));
+            self.warn(format!("--{name} has no effect without accounts: turn them on with --account-auth on"));
         }
         self.checked.config.admin_token = Some(path);
     }

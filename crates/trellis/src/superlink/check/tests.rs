@@ -5,15 +5,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use trellis_diagnostic::Diagnostic;
 use trellis_link::config::{AppTrust, Isolation, Keepalive};
+use trellis_logging::LogFileSettings;
+use trellis_logging::LogFormat;
+use trellis_terminal::size;
 
-use super::{Checked, Surroundings, check};
-use crate::log_file::LogFileSettings;
-use crate::logging::LogFormat;
+use super::{Checked, System, check};
 use crate::settings::check::FileSeen;
 use crate::settings::given::{Given, Outside, gather};
 use crate::settings::scan::scan;
-use crate::settings::{Flags, Problem, print, size};
+use crate::settings::{Flags, print};
 use crate::superlink::StateLocation;
 use crate::superlink::table::SUPERLINK;
 
@@ -27,8 +29,8 @@ fn raw(line: &str, file: &str) -> Given {
     gather(scan(&arguments, &flags), &flags, &outside)
 }
 
-fn checked(line: &str, file: &str) -> Result<Checked, Vec<Problem>> {
-    let around = Surroundings {
+fn checked(line: &str, file: &str) -> Result<Checked, Vec<Diagnostic>> {
+    let system = System {
         current_dir: Path::new("/here"),
         home: Some(Path::new("/home/ada")),
         state_home: None,
@@ -36,7 +38,7 @@ fn checked(line: &str, file: &str) -> Result<Checked, Vec<Problem>> {
         unwritable: &|path| path.to_string_lossy().contains("locked").then(|| "no permission".to_owned()),
         read: &small_file,
     };
-    check(&raw(line, file), &around)
+    check(&raw(line, file), &system)
 }
 
 /// Files by their names.
@@ -64,7 +66,7 @@ fn what_is_refused() {
         (String::new(), vec!["neither TLS files nor --insecure are given"]),
         (insecure(TLS), vec!["--insecure contradicts --ssl-certfile, --ssl-keyfile, --ssl-ca-certfile"]),
         (insecure("--ssl-keyfile k.pem"), vec!["--insecure contradicts --ssl-keyfile"]),
-        ("--ssl-certfile c.pem".into(), vec!["TLS needs three files; not given: --ssl-keyfile, --ssl-ca-certfile"]),
+        ("--ssl-certfile c.pem".into(), vec!["TLS needs three files; missing: --ssl-keyfile, --ssl-ca-certfile"]),
         (
             "--ssl-certfile gone.pem --ssl-keyfile k.pem --ssl-ca-certfile gone-ca.pem".into(),
             vec![
@@ -110,8 +112,8 @@ fn what_is_refused() {
             format!("{TLS} --endpoint https://a --endpoint 0.0.0.0"),
             vec![
                 "--endpoint: \"https://a\" is not what a client connects to: it must not start with a scheme",
-                "--endpoint: \"0.0.0.0\" is not what a client connects to: it says to listen everywhere, and nobody can \
-                 connect to that",
+                "--endpoint: \"0.0.0.0\" is not what a client connects to: this is an address to listen on, clients cannot \
+                 connect to it",
             ],
         ),
         (
@@ -134,13 +136,11 @@ fn what_is_refused() {
         ),
         (
             insecure("--admin-token-file open.token"),
-            vec!["--admin-token-file: /here/open.token cannot be used: others than its owner may use it (mode 0644)"],
+            vec!["--admin-token-file: /here/open.token cannot be used: other users may access it (mode 0644)"],
         ),
         (
             insecure("--admin-token-file short.token"),
-            vec![
-                "--admin-token-file: /here/short.token cannot be used: its token has 1 characters, and 32 are the fewest",
-            ],
+            vec!["--admin-token-file: /here/short.token cannot be used: its token has 1 characters, the minimum is 32"],
         ),
         (insecure("--account-auth maybe"), vec!["--account-auth cannot be \"maybe\""]),
         (
@@ -157,7 +157,7 @@ fn what_is_refused() {
         (
             insecure("--keepalive-interval 10s --keepalive-timeout 21s"),
             vec![
-                "--keepalive-interval 10s and --keepalive-timeout 21s do not fit: a dead connection would be waited for \
+                "--keepalive-interval 10s and --keepalive-timeout 21s do not fit: a dead connection would stay open \
                  through several pings",
             ],
         ),
@@ -198,7 +198,10 @@ fn what_is_refused() {
         (insecure("--max-object-size 0"), vec!["--max-object-size: 0 is too small"]),
         (insecure("--log-format xml"), vec!["--log-format cannot be \"xml\""]),
         (insecure("--log-level loud"), vec!["\"loud\" is not a log level"]),
-        ("--check-state --database :memory:".into(), vec!["a state in memory cannot be checked: there is none yet"]),
+        (
+            "--check-state --database :memory:".into(),
+            vec!["a state in memory cannot be checked: it does not exist yet"],
+        ),
     ] {
         let found: Vec<String> = match checked(&line, "") {
             Ok(_) => Vec::new(),
@@ -314,7 +317,7 @@ fn plaintext_leaves_this_machine_only_with_a_second_flag() {
         ("--host 0.0.0.0", true),
         ("--host ::", true),
         ("--exec-api-address 192.168.1.7:9093", true),
-        // Not looked up: who knows where it leads tomorrow.
+        // Names are not resolved: they may change.
         ("--fleet-api-address link.example.org:9092", true),
         // These are never encrypted.
         ("--health-server-address 0.0.0.0:1 --metrics-address 0.0.0.0:2", false),
@@ -332,7 +335,7 @@ fn plaintext_leaves_this_machine_only_with_a_second_flag() {
 #[test]
 fn the_refusal_of_plaintext_says_why_and_what_to_do() {
     let problems = checked("--insecure --host 0.0.0.0 --fleet-api-address 0.0.0.0:1", "").expect_err("two addresses");
-    let [Problem { what, place, advice }] = problems.as_slice() else { panic!("{problems:?}") };
+    let [Diagnostic { what, place, advice, .. }] = problems.as_slice() else { panic!("{problems:?}") };
     for part in ["(--host/--port 0.0.0.0:8000, --fleet-api-address 0.0.0.0:1)", "read and change models"] {
         assert!(what.contains(part), "{part}: {what}");
     }
@@ -380,7 +383,7 @@ fn accounts_are_off_on_a_network_only_with_a_second_flag() {
         (format!("{TLS} --account-auth off --host 127.0.0.1 --control-api-address 127.0.0.1:9093"), false),
         (format!("{TLS} --account-auth off --host 127.0.0.1"), true),
     ] {
-        let warning = "no account is asked for";
+        let warning = "accounts are off";
         assert_eq!(refused_and_warned(&line, refusal, warning), (reachable, false), "{line}");
         let line = format!("{line} --allow-insecure-network");
         assert_eq!(refused_and_warned(&line, refusal, warning), (false, reachable), "{line}");
@@ -400,7 +403,7 @@ fn an_app_port_on_the_network_is_warned_of() {
         ),
         (
             "--serverappio-api-address 0.0.0.0:1 --isolation process --serverappio-trust network".to_owned(),
-            Some("--serverappio-api-address 0.0.0.0:1 has no TLS, and asks nobody who they are"),
+            Some("--serverappio-api-address 0.0.0.0:1 has no TLS, and does not authenticate"),
         ),
         (
             format!("--runtime-api-address h:1 {secret}"),
@@ -443,8 +446,8 @@ fn a_superlink_that_asks_nobody_says_what_that_means() {
         (TLS, false),
     ] {
         let warnings = good(line).warnings;
-        let told = warnings.iter().any(|text| text.starts_with("every user and every program of this machine"));
-        assert_eq!(told, warned, "{line}: {warnings:?}");
+        let found = warnings.iter().any(|text| text.starts_with("every user and every program of this machine"));
+        assert_eq!(found, warned, "{line}: {warnings:?}");
     }
 }
 
@@ -540,7 +543,7 @@ fn homes_of_the_state() {
         (None, Some("/xdg"), Some("/xdg/trellis/superlink")),
         (None, None, None),
     ] {
-        let around = Surroundings {
+        let system = System {
             current_dir: Path::new("/here"),
             home: home.map(Path::new),
             state_home: state_home.map(Path::new),
@@ -548,7 +551,7 @@ fn homes_of_the_state() {
             unwritable: &|_| None,
             read: &small_file,
         };
-        let state = check(&raw("--insecure", ""), &around).map(|checked| checked.state).ok();
+        let state = check(&raw("--insecure", ""), &system).map(|checked| checked.state).ok();
         let expected = expected.map(|path| StateLocation::Directory { directory: path.into(), database: None });
         assert_eq!(state, expected, "{home:?} {state_home:?}");
     }
@@ -599,7 +602,7 @@ fn what_changes_nothing_is_said() {
 }
 
 #[test]
-fn looking_at_the_state_needs_no_decision_about_tls() {
+fn inspecting_the_state_needs_no_tls() {
     assert!(checked("--check-state --state-dir d", "").is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Checks of who carries out instructions, and how.
+//! Checks of the programs that execute instructions.
 
 use trellis_flower::Isolation;
 use trellis_node::config::AppMode;
@@ -6,7 +6,7 @@ use trellis_node::config::AppMode;
 use super::{AppSettings, Checker, Machine};
 use crate::settings::kind::Executable;
 
-/// What the name of an app begins with that is part of this program.
+/// Prefix of the names of built-in apps.
 const NATIVE: &str = "native:";
 const PYTHON: &str = "python3";
 
@@ -38,7 +38,7 @@ impl Checker<'_> {
         let native = self.native_app(machine);
         match (native, self.checked.isolation, self.checked.lifecycle) {
             (Some(_), Isolation::Process, _) => {
-                let what = "--client-app contradicts --isolation process: the app is part of this program";
+                let what = "--client-app contradicts --isolation process: the app is built in";
                 self.refuse(&["client-app", "isolation"], what, "leave one of them out");
                 AppMode::Process
             }
@@ -61,8 +61,8 @@ impl Checker<'_> {
                 Some(AppMode::Native { name: name.to_owned(), settings })
             }
             None => {
-                let what = format!("--client-app: {given:?} is no app of this program");
-                let advice = "write it like native:mlp; apps of a run come with it, and need no flag";
+                let what = format!("--client-app: {given:?} is not a built-in app");
+                let advice = "write it like native:mlp; apps of a run come with the run, and need no flag";
                 self.refuse(&["client-app"], what, advice);
                 None
             }
@@ -75,7 +75,7 @@ impl Checker<'_> {
         for text in self.given.list(name) {
             match (text.split_once('='), settings.last_mut()) {
                 (Some((key, value)), _) if !key.is_empty() => settings.push((key, value.to_owned())),
-                // A comma stands between settings, and within a value too.
+                // Commas separate settings, but occur in values, too.
                 (None, Some((_, value))) => *value = format!("{value},{text}"),
                 _ => self.refuse(&[name], format!("--{name}: {text:?} is no NAME=VALUE"), "write it like rounds=3"),
             }
@@ -102,7 +102,7 @@ impl Checker<'_> {
         self.checked.config.apps.python = python.unwrap_or_else(|| PYTHON.into());
     }
 
-    /// Says which of the given flags change nothing.
+    /// Warns about given flags without effect.
     pub(super) fn without_effect(&mut self) {
         let (why, flags): (_, &[&[&str]]) = match self.checked.config.apps.mode {
             AppMode::Warm(_) => ("with --isolation subprocess", &[OF_SUPEREXECS, OF_NATIVE_APPS]),

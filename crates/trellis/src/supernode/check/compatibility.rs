@@ -9,8 +9,8 @@ impl Checker<'_> {
     pub(super) fn compatibility(&mut self) {
         let transports = self.asked(&["grpc-adapter", "rest"]);
         if !transports.is_empty() {
-            let what = format!("{}: no longer supported by Flower, and not by this SuperNode", dashed(&transports));
-            self.refuse(&transports, what, "leave it out: the transport is found out (see --transport)");
+            let what = format!("{}: no longer supported by Flower, nor by this SuperNode", dashed(&transports));
+            self.refuse(&transports, what, "leave it out: the transport is detected (see --transport)");
         }
         if self.is_given("auth-supernode-public-key") {
             self.warn("--auth-supernode-public-key is ignored, as in Flower: the private key is enough");
@@ -18,8 +18,7 @@ impl Checker<'_> {
         self.app_tls();
     }
 
-    /// The port of apps has no TLS. Those that the node starts are on its own machine, where nobody listens in; SuperExecs
-    /// that were told to expect TLS would not connect.
+    /// The port of apps has no TLS: apps of the node run on its own machine. SuperExecs that require TLS could not connect.
     fn app_tls(&mut self) {
         let files = self.asked(&[
             "ssl-certfile",

@@ -1,4 +1,4 @@
-//! Checks of who the node is, and of what it is told about itself and others.
+//! Checks of the node's identity, and of its settings and trusted signers.
 
 use super::{Checker, Machine};
 use crate::settings::kind;
@@ -11,10 +11,10 @@ const MAX_NAME_CHARS: usize = 64;
 impl Checker<'_> {
     pub(in crate::supernode) fn state_dir(&mut self) {
         let given = self.text("state-dir").map(|path| self.resolve("state-dir", path));
-        match given.or_else(|| self.around.default_state_dir("supernode")) {
+        match given.or_else(|| self.system.default_state_dir("supernode")) {
             Some(directory) => self.checked.config.state_dir = directory,
             None => {
-                let what = "there is no place for the state: neither HOME nor XDG_STATE_HOME is set";
+                let what = "there is no directory for the state: neither HOME nor XDG_STATE_HOME is set";
                 self.refuse(&["state-dir"], what, "give a directory with --state-dir");
             }
         }
@@ -24,31 +24,30 @@ impl Checker<'_> {
         let name = "auth-supernode-private-key";
         let Some(path) = self.read(name, &kind::Path) else { return };
         if let Some(why) = (machine.unusable_key)(&path) {
-            let advice =
-                "give the private key that was registered; `trellis node join` or `ssh-keygen -t ecdsa` makes one";
+            let advice = "give the registered private key; `trellis node join` or `ssh-keygen -t ecdsa` creates one";
             self.refuse(&[name], format!("--{name}: {why}"), advice);
         }
         self.checked.config.key = Some(path);
     }
 
-    /// The settings that it brings are part of the given ones.
+    /// The settings of the bundle are part of the given ones.
     pub(super) fn join(&mut self) {
         if self.is_given("node") && !self.is_given("join") {
             let advice = "give the Secret of the site with --join, or leave it out";
-            self.refuse(&["node"], "--node says which node of a site this is, and there is no --join", advice);
+            self.refuse(&["node"], "--node selects a node of a site, and requires --join", advice);
         }
     }
 
     pub(in crate::supernode) fn name(&mut self) {
         let Some(name) = self.text("name").map(str::trim) else { return };
         if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
-            let what = format!("--name: {name:?} is no name for a node");
+            let what = format!("--name: {name:?} is not a valid name");
             self.refuse(&["name"], what, format!("use 1 to {MAX_NAME_CHARS} characters in one line"));
         }
         self.checked.config.name = Some(name.to_owned());
     }
 
-    /// The settings, and the text that says so again.
+    /// The settings, and the text that prints them.
     pub(super) fn node_config(&mut self, machine: &Machine<'_>) {
         let name = "node-config";
         let Some(text) = self.text(name) else { return };
@@ -80,7 +79,7 @@ impl Checker<'_> {
         self.checked.node_config = Some(again);
     }
 
-    /// The keys by name, and the file they stand in.
+    /// The keys by name, and their file.
     pub(super) fn trusted_entities(&mut self, machine: &Machine<'_>) {
         let name = "trusted-entities";
         let Some(path) = self.read(name, &kind::Path) else { return };

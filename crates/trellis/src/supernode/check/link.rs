@@ -1,10 +1,10 @@
-//! Checks of which SuperLink is meant, and how the way there is secured.
+//! Checks of the SuperLink's address, and of the security of the connection.
 
 use trellis_client::Security;
+use trellis_client::{Address, Host};
 use trellis_node::config::{Keepalive, TransportChoice};
 
 use super::{Checker, Machine};
-use crate::address::{Address, Host};
 use crate::settings::kind;
 
 const SUPERLINK: &str = "127.0.0.1:9092";
@@ -13,15 +13,15 @@ impl Checker<'_> {
     pub(super) fn superlink(&mut self) {
         let text = self.text("superlink").unwrap_or(SUPERLINK);
         let parsed = Address::parse(text).and_then(|address| match address.port {
-            0 => Err("nobody listens on port 0".to_owned()),
+            0 => Err("port 0 is not a port to connect to".to_owned()),
             _ => Ok(address),
         });
         let Address { host, port } = match parsed {
-            // The default of Flower 1.25, and what people then write. Connecting to it means this machine.
+            // The default of Flower 1.25, which users copy. The operating system connects to this machine.
             Ok(Address { host, port }) if host.is_wildcard() => {
                 let here = Host::parse("127.0.0.1").expect("it is an address");
                 self.warn(format!(
-                    "--superlink {text} says to listen everywhere; this machine is meant: {here}:{port}"
+                    "--superlink {text} is an address to listen on; connecting to {here}:{port} instead"
                 ));
                 Address { host: here, port }
             }
@@ -35,8 +35,8 @@ impl Checker<'_> {
         };
         if self.is_on("insecure") && !self.is_given("root-certificates") && !host.is_loopback() {
             self.warn(format!(
-                "no TLS (--insecure) to {}, which is not on this machine: everybody on the way can read and change models \
-                 and results, and pass for the SuperLink",
+                "no TLS (--insecure) to {}, which is not on this machine: all machines on the path can read and change models \
+                 and results, and impersonate the SuperLink",
                 Address { host: host.clone(), port }
             ));
         }
@@ -44,7 +44,7 @@ impl Checker<'_> {
         (target.host, target.port) = (host.to_string(), port);
     }
 
-    /// How the way is secured, and the file with the authorities, where one is given.
+    /// The security of the connection, and the file with the authorities, if given.
     pub(super) fn security(&mut self, machine: &Machine<'_>) {
         let bundle = self.read("root-certificates", &kind::Path);
         if self.is_on("insecure") {
@@ -54,7 +54,7 @@ impl Checker<'_> {
             }
             return;
         }
-        // In a file that cannot be read the answer may stand.
+        // If a configuration file could not be read, it may have the missing setting.
         if bundle.is_none() && self.given.incomplete {
             return;
         }
@@ -77,7 +77,7 @@ impl Checker<'_> {
         }
         if self.checked.config.transport == TransportChoice::Http {
             let what = "--grpc-rere contradicts --transport http";
-            self.refuse(&["grpc-rere", "transport"], what, "keep one of them, or none: the transport is found out");
+            self.refuse(&["grpc-rere", "transport"], what, "keep one of them, or none: the transport is detected");
         }
         if !self.is_given("transport") {
             self.checked.config.transport = TransportChoice::Grpc;

@@ -1,10 +1,10 @@
-//! Checks of which GPUs apps may use.
+//! Checks of the GPUs for apps.
 
 use trellis_node::config::Gpus;
 
 use super::Checker;
 
-/// CUDA's way to say that no GPU is to be seen.
+/// The value with which CUDA hides all GPUs.
 const NO_DEVICE: &str = "-1";
 
 impl Checker<'_> {
@@ -12,7 +12,7 @@ impl Checker<'_> {
     pub(in crate::supernode) fn gpus(&mut self) {
         self.checked.config.resources.gpus = match (self.text("gpus"), self.text("cuda-visible-devices")) {
             (Some(_), Some(_)) => {
-                let what = "--gpus and --cuda-visible-devices say the same and are both set";
+                let what = "--gpus and --cuda-visible-devices have the same meaning and are both set";
                 self.refuse(&["gpus", "cuda-visible-devices"], what, "keep one of them");
                 Gpus::Unset
             }

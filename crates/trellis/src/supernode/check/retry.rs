@@ -1,27 +1,27 @@
-//! Checks of how often and how long a link that does not work is tried again.
+//! Checks of the retry limits of the link.
 
 use std::time::Duration;
 
 use trellis_node::config::{Backoff, FIRST_BACKOFF, MAX_BACKOFF};
+use trellis_terminal::duration;
 
 use super::Checker;
-use crate::duration;
 use crate::settings::kind::{Choice, Time};
 
 const PAUSE: Time = Time { max: Duration::from_secs(3600) };
 /// Whether every pause is the same.
 const FIXED: Choice<bool> = Choice(&[("exponential", false), ("fixed", true)]);
 
-/// What a limit of 0 means.
+/// The meaning of a limit of 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zero {
-    /// No limit, as the documents of appliances for Flower say.
+    /// No limit, as documented for appliances of Flower.
     Unlimited,
     /// Not one retry, as flower-supernode does.
     Never,
 }
 
-/// How many retries, in the words that mean the same whatever the program is called.
+/// The number of retries, in words that have one meaning under each name of the program.
 pub fn max_retries(limit: Option<u64>) -> String {
     match limit {
         None => "unlimited".to_owned(),
@@ -66,7 +66,7 @@ impl Checker<'_> {
                     Some(none)
                 }
                 None => {
-                    let what = format!("--{name}: {text:?} is no limit");
+                    let what = format!("--{name}: {text:?} is not a limit");
                     let example = if name == "max-retries" { "a number" } else { "seconds, a duration like 10m" };
                     self.refuse(&[name], what, format!("use {example}, `unlimited` or `never`"));
                     None
@@ -86,12 +86,12 @@ impl Checker<'_> {
             self.checked.config.retry.backoff = Backoff::Fixed(first);
             return;
         }
-        // Who gives a long first pause alone wants no refusal because of the default.
+        // A long first pause alone must not contradict the default maximum.
         let cap = cap.unwrap_or(MAX_BACKOFF.max(first));
         if cap < first {
             let pair = format!("--backoff-first {} and --backoff-max {}", duration::show(first), duration::show(cap));
-            let what = format!("{pair} do not fit: the first pause would be the longest");
-            self.refuse(&["backoff-first", "backoff-max"], what, "give a shorter first pause, or a longer longest one");
+            let what = format!("{pair} do not fit: the first pause would be the maximum");
+            self.refuse(&["backoff-first", "backoff-max"], what, "give a shorter first pause, or a longer maximum");
         }
         self.checked.config.retry.backoff = Backoff::Exponential { first, cap };
     }

@@ -1,4 +1,4 @@
-//! Tables: a command line (with a file where it matters), and what the checks make of it.
+//! Tables of command lines (some with a file) and the result of the checks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,21 +7,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trellis_client::{Security, Trust};
+use trellis_diagnostic::Diagnostic;
+use trellis_logging::LogFormat;
 use trellis_node::config::{
     AppMode, Backoff, Gpus, Keepalive, Resources, Retry, Spare, TransportChoice, WarmSettings, WhenMissing,
 };
 use trellis_sandbox::{DataPath, Mode, Network};
 use trellis_wire::proto::scalar::Scalar;
 
-use super::{Checked, Machine, Surroundings, Zero, check};
-use crate::logging::LogFormat;
+use super::{Checked, Machine, System, Zero, check};
 use crate::settings::given::{Given, Outside, gather};
 use crate::settings::scan::scan;
-use crate::settings::{Flags, Problem, print};
+use crate::settings::{Flags, print};
 use crate::supernode::table::{SUPERNODE, rows};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g";
-/// An authority. Nobody has its key.
+/// An authority without a key.
 const AUTHORITY: &str = include_str!("tests/authority.pem");
 
 /// Words with spaces between them; those in «» are one.
@@ -67,8 +68,8 @@ fn trust(bundle: Option<&Path>) -> Result<Trust, String> {
     }
 }
 
-fn check_as(zero: Zero, line: &str, file: &str) -> Result<Checked, Vec<Problem>> {
-    let around = Surroundings {
+fn check_as(zero: Zero, line: &str, file: &str) -> Result<Checked, Vec<Diagnostic>> {
+    let system = System {
         current_dir: Path::new("/here"),
         home: Some(Path::new("/home/ada")),
         state_home: None,
@@ -77,20 +78,20 @@ fn check_as(zero: Zero, line: &str, file: &str) -> Result<Checked, Vec<Problem>>
         read: &|_| Err("no such file".to_owned()),
     };
     let machine = Machine {
-        around: &around,
+        system: &system,
         read: &read,
         trust: &trust,
-        unusable_key: &|path| path.to_string_lossy().contains("gone").then(|| "there is no such key".to_owned()),
+        unusable_key: &|path| path.to_string_lossy().contains("gone").then(|| "it does not exist".to_owned()),
         native: &|name, _| match name {
             "mlp" => vec![],
-            _ => vec![trellis_native::Problem::new("app", "there is no such app", "use mlp")],
+            _ => vec![Diagnostic::error("app", "there is no such app", "use mlp")],
         },
         python: &|| Some("/venv/bin/python".into()),
     };
     check(&raw(line, file), zero, &machine)
 }
 
-fn checked(line: &str, file: &str) -> Result<Checked, Vec<Problem>> {
+fn checked(line: &str, file: &str) -> Result<Checked, Vec<Diagnostic>> {
     check_as(Zero::Unlimited, line, file)
 }
 
@@ -107,7 +108,7 @@ fn what_is_refused() {
             "--superlink http://h:1",
             vec!["--superlink: \"http://h:1\" is not an address: it must not start with a scheme"],
         ),
-        ("--superlink h:0", vec!["--superlink: \"h:0\" is not an address: nobody listens on port 0"]),
+        ("--superlink h:0", vec!["--superlink: \"h:0\" is not an address: port 0 is not a port to connect to"]),
         ("--root-certificates ca.pem", vec!["--insecure contradicts --root-certificates"]),
         ("--insecure=false", vec!["--root-certificates: the system has no certificates of authorities"]),
         (
@@ -116,27 +117,27 @@ fn what_is_refused() {
         ),
         ("--transport tcp", vec!["--transport cannot be \"tcp\""]),
         ("--transport http --grpc-rere", vec!["--grpc-rere contradicts --transport http"]),
-        ("--grpc-adapter", vec!["--grpc-adapter: no longer supported by Flower, and not by this SuperNode"]),
-        ("--rest", vec!["--rest: no longer supported by Flower, and not by this SuperNode"]),
+        ("--grpc-adapter", vec!["--grpc-adapter: no longer supported by Flower, nor by this SuperNode"]),
+        ("--rest", vec!["--rest: no longer supported by Flower, nor by this SuperNode"]),
         ("--keepalive-interval 0s", vec!["--keepalive-interval: 0s is too short"]),
         (
             "--keepalive-interval 10s --keepalive-timeout 21s",
             vec![
-                "--keepalive-interval 10s and --keepalive-timeout 21s do not fit: a dead connection would be waited for \
+                "--keepalive-interval 10s and --keepalive-timeout 21s do not fit: a dead connection would stay open \
                  through several pings",
             ],
         ),
-        ("--max-retries -1", vec!["--max-retries: \"-1\" is no limit"]),
+        ("--max-retries -1", vec!["--max-retries: \"-1\" is not a limit"]),
         (
             "--max-retries often --max-wait-time -2",
-            vec!["--max-retries: \"often\" is no limit", "--max-wait-time: \"-2\" is no limit"],
+            vec!["--max-retries: \"often\" is not a limit", "--max-wait-time: \"-2\" is not a limit"],
         ),
         ("--backoff random", vec!["--backoff cannot be \"random\""]),
         (
             "--backoff-first 20s --backoff-max 10s",
-            vec!["--backoff-first 20s and --backoff-max 10s do not fit: the first pause would be the longest"],
+            vec!["--backoff-first 20s and --backoff-max 10s do not fit: the first pause would be the maximum"],
         ),
-        ("--auth-supernode-private-key gone", vec!["--auth-supernode-private-key: there is no such key"]),
+        ("--auth-supernode-private-key gone", vec!["--auth-supernode-private-key: it does not exist"]),
         (
             "--node-config «a=one b=2 c=[1]»",
             vec![
@@ -160,18 +161,18 @@ fn what_is_refused() {
         ("--sandbox maybe", vec!["--sandbox cannot be \"maybe\""]),
         ("--app-network some", vec!["--app-network cannot be \"some\""]),
         ("--app-data /", vec!["--app-data: \"/\" is the whole machine"]),
-        ("--app-env A=1", vec!["--app-env: \"A=1\" is no name of a variable"]),
+        ("--app-env A=1", vec!["--app-env: \"A=1\" is not the name of a variable"]),
         ("--max-concurrent-apps 0", vec!["--max-concurrent-apps: \"0\" is not a number from 1 to 1024"]),
         ("--app-timeout 31d", vec!["--app-timeout: 31d is too long"]),
         ("--app-idle-timeout 25h", vec!["--app-idle-timeout: 25h is too long"]),
         ("--app-recycle-memory 1MiB", vec!["--app-recycle-memory: 1MiB is too small"]),
         ("--python ./gone/python", vec!["--python: /here/gone/python cannot be read: no such file"]),
-        ("--client-app mlp", vec!["--client-app: \"mlp\" is no app of this program"]),
+        ("--client-app mlp", vec!["--client-app: \"mlp\" is not a built-in app"]),
         ("--client-app native:", vec!["--client-app native:: app: there is no such app"]),
         ("--client-app native:mlpp", vec!["--client-app native:mlpp: app: there is no such app"]),
         (
             "--client-app native:mlp --isolation process",
-            vec!["--client-app contradicts --isolation process: the app is part of this program"],
+            vec!["--client-app contradicts --isolation process: the app is built in"],
         ),
         (
             "--client-app native:mlp --client-app-setting rounds --client-app-setting lr=1,lr=2",
@@ -179,7 +180,10 @@ fn what_is_refused() {
         ),
         ("--gpus some", vec!["--gpus: \"some\" is no list of GPUs"]),
         ("--gpus 0", vec!["--gpus 0 could mean no GPU, or the first one"]),
-        ("--gpus 1 --cuda-visible-devices 0", vec!["--gpus and --cuda-visible-devices say the same and are both set"]),
+        (
+            "--gpus 1 --cuda-visible-devices 0",
+            vec!["--gpus and --cuda-visible-devices have the same meaning and are both set"],
+        ),
         ("--cuda-visible-devices 0,,1", vec!["--cuda-visible-devices: \"0,,1\" is no list of GPUs"]),
         ("--gpu-missing ignore", vec!["--gpu-missing cannot be \"ignore\""]),
         ("--gpu-memory-fraction 0", vec!["--gpu-memory-fraction: \"0\" is not a number above 0 and up to 1"]),
@@ -193,11 +197,11 @@ fn what_is_refused() {
         ("--parallel-transfers 65", vec!["--parallel-transfers: \"65\" is not a number from 1 to 64"]),
         (
             "--metrics-address metrics.example.org:1",
-            vec!["--metrics-address: the node listens on addresses, and metrics.example.org is a name"],
+            vec!["--metrics-address: metrics.example.org is a name, not an address to listen on"],
         ),
         (
             "--clientappio-api-address 127.0.0.1:1 --port 2",
-            vec!["--clientappio-api-address, --host, --port say the same and are all set"],
+            vec!["--clientappio-api-address, --host, --port have the same meaning and are all set"],
         ),
         (
             "--isolation process --metrics-address 0.0.0.0:9094",
@@ -236,7 +240,7 @@ fn all_problems_come_at_once_each_with_its_place() {
             ("unknown flag --zzz", "command line"),
             ("--superlink: \"nine\" is not an address: it has no port", "command line, --superlink"),
             ("--root-certificates: /etc/x.pem cannot be read as PEM", "/etc/node.toml line 2, root-certificates"),
-            ("--max-retries: \"often\" is no limit", "/etc/node.toml line 1, max-retries"),
+            ("--max-retries: \"often\" is not a limit", "/etc/node.toml line 1, max-retries"),
             ("--gpus: \"some\" is no list of GPUs", "command line, --gpus"),
         ]
     );
@@ -313,7 +317,7 @@ fn pauses() {
     let exponential = |first, cap| Backoff::Exponential { first, cap };
     for (line, expected) in [
         ("--backoff exponential --backoff-first 2s --backoff-max 40s", exponential(two, forty)),
-        // The default of the longest pause follows a long first one.
+        // The default of the maximum pause follows a long first one.
         ("--backoff-first 40s", exponential(forty, forty)),
         ("--backoff-max 1s", exponential(one, one)),
         ("--backoff fixed", Backoff::Fixed(one)),
@@ -391,7 +395,7 @@ fn who_carries_out_instructions() {
     assert_eq!(apps.timeout, Some(Duration::from_secs(3600)));
     let apps = good("--isolation process --superexec-auth-secret-file s").config.apps;
     assert_eq!(apps.superexec_secret.as_deref(), Some(Path::new("/here/s")));
-    assert_eq!(apps.python, Path::new("python3"), "nobody is asked for one that is not needed");
+    assert_eq!(apps.python, Path::new("python3"), "the environment is not searched without need");
 }
 
 #[test]
@@ -451,7 +455,7 @@ fn what_changes_nothing_or_is_not_safe_is_said() {
             "--superlink link.example.org:9092",
             "no TLS (--insecure) to link.example.org:9092, which is not on this machine",
         ),
-        ("--superlink 0.0.0.0:9092", "--superlink 0.0.0.0:9092 says to listen everywhere"),
+        ("--superlink 0.0.0.0:9092", "--superlink 0.0.0.0:9092 is an address to listen on"),
         ("--auth-supernode-public-key k", "--auth-supernode-public-key is ignored"),
         ("--ssl-certfile c --ssl-keyfile k", "--ssl-certfile, --ssl-keyfile: not needed"),
         ("--backoff fixed --backoff-max 9s", "--backoff-max has no effect with --backoff fixed"),
@@ -462,7 +466,7 @@ fn what_changes_nothing_or_is_not_safe_is_said() {
         ("--client-app native:mlp --app-memory 1GiB", "--app-memory has no effect with --client-app"),
         ("--superexec-auth-secret-file s", "--superexec-auth-secret-file has no effect with --isolation subprocess"),
         ("--client-app-setting a=1", "--client-app-setting has no effect with --isolation subprocess"),
-        ("--isolation process --host 0.0.0.0", "--host/--port 0.0.0.0:9094 has no TLS, and asks nobody"),
+        ("--isolation process --host 0.0.0.0", "--host/--port 0.0.0.0:9094 has no TLS, and does not authenticate"),
         (
             "--isolation process --clientappio-api-address 0.0.0.0:1 --superexec-auth-secret-file s",
             "--clientappio-api-address 0.0.0.0:1 has no TLS: let only trusted machines reach it",
@@ -505,7 +509,7 @@ fn a_printed_configuration_means_the_same() {
         let printed = |checked: &Checked, given: &Given| print::config_file(&SUPERNODE, &rows(checked), given);
         let once = check_as(zero, line, "").unwrap_or_else(|problems| panic!("{line}: {problems:?}"));
         let first = printed(&once, &raw(line, ""));
-        // Whatever the program is called that reads it.
+        // Under any name of the program.
         for zero in [Zero::Unlimited, Zero::Never] {
             let again = check_as(zero, "--config /etc/node.toml", &first);
             let again = again.unwrap_or_else(|problems| panic!("{first}{problems:?}"));

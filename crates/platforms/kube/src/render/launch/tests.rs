@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use trellis_flower::launch::Keepalive;
 use trellis_testing::launch::{User, undeclared};
 
-use super::super::{Ground, Trust as Secrets};
+use super::super::{Ground, LaunchSettings, Trust as Secrets};
 use super::*;
 use crate::federation::Federation;
 use crate::flower::Programs;
@@ -31,11 +32,22 @@ fn described() -> Vec<(SuperLink, SuperNode)> {
     let trust = Secrets { node_keys: keys, admin_secret: Some("admin".to_owned()), ..Secrets::default() };
     let secured = Ground { trust: Some(trust), ..Ground::default() };
     let given = Ground { durability: Durability::Given, ..Ground::default() };
+    let launch = LaunchSettings {
+        keepalive: Some(Keepalive { interval_s: 1, timeout_s: 2 }),
+        endpoints: vec!["fl.example.org".to_owned()],
+        superlink: Some("fl.example.org:1".to_owned()),
+        node_name: Some("a-0".to_owned()),
+        client_app: Some("app".to_owned()),
+        gpu_memory_fraction: Some(0.5),
+        node_config: BTreeMap::new(),
+    };
+    let planned = Ground { launch, ..Ground::default() };
     let usual = Ground::default();
     let all = [
         ("", Value::Null, &usual),
         ("", Value::Null, &secured),
         ("", Value::Null, &given),
+        ("", Value::Null, &planned),
         ("superlink/image", "flwr/superlink:1.30.0".into(), &usual),
         ("supernodes/image", "flwr/supernode:1.30.0".into(), &usual),
         ("isolationMode", "process".into(), &usual),

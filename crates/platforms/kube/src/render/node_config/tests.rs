@@ -1,6 +1,10 @@
 use proptest::prelude::*;
 
-use super::*;
+use super::{argument as with_settled, *};
+
+fn argument(config: &BTreeMap<String, String>, pool: &str, size: i32) -> String {
+    with_settled(config, &BTreeMap::new(), pool, size)
+}
 
 fn config(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -204,4 +208,24 @@ proptest! {
     )) {
         arrives(&parts.concat());
     }
+}
+
+#[test]
+fn settled_values_are_read_as_they_are() {
+    let settled = [
+        ("a", ConfigValue::Int(3)),
+        ("b", ConfigValue::Float(1.0)),
+        ("c", ConfigValue::Bool(true)),
+        ("d", ConfigValue::Text("plain {index}".to_owned())),
+        ("e", ConfigValue::Text("it's \"both\" \\ $(POD_NAME) $$".to_owned())),
+    ];
+    let settled = settled.map(|(key, value)| (key.to_owned(), value)).into();
+    let text = with_settled(&config(&[("a", "{index}"), ("z", "{pool}")]), &settled, "p", 4);
+    let values = read(&expanded(&text, &[("POD_NAME", "wrong"), ("FLOWER_INDEX", "0")]));
+    assert_eq!(values["a"], toml::Value::Integer(3), "a settled value takes precedence");
+    assert_eq!(values["b"], toml::Value::Float(1.0));
+    assert_eq!(values["c"], toml::Value::Boolean(true));
+    assert_eq!(values["d"].as_str(), Some("plain {index}"));
+    assert_eq!(values["e"].as_str(), Some("it's \"both\" \\ $(POD_NAME) $$"));
+    assert_eq!(values["z"].as_str(), Some("p"));
 }

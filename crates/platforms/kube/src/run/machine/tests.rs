@@ -20,7 +20,7 @@ fn run(spec: Value) -> FederationRun {
 }
 
 fn seen(runs: Vec<SeenRun>) -> Seen {
-    Seen { federation: Ground::Ready, runs: Ok(runs), unfit: Vec::new(), refused: Vec::new() }
+    Seen { federation: FederationState::Ready, runs: Ok(runs), unfit: Vec::new(), refused: Vec::new() }
 }
 
 fn at_superlink(number: u64, attempt: u32, phase: Phase) -> SeenRun {
@@ -85,9 +85,9 @@ fn a_try_is_announced_then_sent_then_followed_to_its_end() {
 
 #[test]
 fn what_a_run_waits_for_is_told() {
-    let unready = |why: &str| Seen { federation: Ground::Unready(why.to_owned()), ..seen(vec![]) };
+    let unready = |why: &str| Seen { federation: FederationState::Unready(why.to_owned()), ..seen(vec![]) };
     for (spec, around, expected) in [
-        (json!({}), Seen { federation: Ground::Absent, ..seen(vec![]) }, "no Federation demo"),
+        (json!({}), Seen { federation: FederationState::Absent, ..seen(vec![]) }, "no Federation demo"),
         (json!({}), unready("no SuperLink"), "waits for the federation demo: no SuperLink"),
         (json!({"suspend": true}), seen(vec![]), "is suspended"),
         (json!({"schedule": "0 18 * * *"}), seen(vec![]), "the time of its schedule"),
@@ -209,12 +209,12 @@ fn runs_of_a_schedule_may_be_allowed_to_overlap_up_to_a_limit_and_ten_are_rememb
         step(&mut run, &seen(there.clone()), NOON + minute * 60);
         there = run.status.active.iter().map(|job| at_superlink(job.number, 1, Phase::Running)).collect();
     }
-    assert_eq!(run.status.active.len(), MOST_ACTIVE);
+    assert_eq!(run.status.active.len(), MAX_ACTIVE_RUNS);
     for minute in 9..40 {
         let over = run.status.active.iter().map(|job| at_superlink(job.number, 1, Phase::Completed)).collect();
         step(&mut run, &seen(over), NOON + minute * 60);
     }
-    assert_eq!(run.status.history.len(), MOST_HISTORY);
+    assert_eq!(run.status.history.len(), MAX_HISTORY);
     let newest: Vec<u64> = run.status.history.iter().map(|past| past.number).collect();
     assert!(newest.is_sorted_by(|one, other| one > other), "{newest:?}");
 }
@@ -237,11 +237,11 @@ fn who_deletes_a_run_stops_it() {
     let running = seen(vec![at_superlink(1, 1, Phase::Running)]);
     assert_eq!(deeds(&step(&mut going, &running, NOON + 1)), [Effect::Stop(101)]);
     assert_eq!(deeds(&next(&going, &seen(vec![at_superlink(1, 1, Phase::Stopped)]), NOON + 2)), [Effect::LetGo]);
-    let absent = Seen { federation: Ground::Absent, runs: Err("gone".to_owned()), ..seen(vec![]) };
+    let absent = Seen { federation: FederationState::Absent, runs: Err("gone".to_owned()), ..seen(vec![]) };
     assert_eq!(deeds(&next(&going, &absent, NOON + 2)), [Effect::LetGo], "the run went with its federation");
     let away = Seen { runs: Err("no route".to_owned()), ..seen(vec![]) };
     assert_eq!(deeds(&next(&going, &away, NOON + 2)), [], "it waits for the SuperLink");
-    assert_eq!(deeds(&next(&going, &away, NOON + 1 + DELETION_PATIENCE_S)), [Effect::LetGo], "but not forever");
+    assert_eq!(deeds(&next(&going, &away, NOON + 1 + DELETION_TIMEOUT_S)), [Effect::LetGo], "but not forever");
     let mut fresh = run(json!({}));
     fresh.deleted = Some(NOON);
     assert_eq!(deeds(&next(&fresh, &away, NOON)), [Effect::LetGo], "nothing was sent yet");

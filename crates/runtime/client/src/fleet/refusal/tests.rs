@@ -1,7 +1,7 @@
 use super::super::rpc::*;
 use super::*;
 
-/// What a refusal means, in a few letters.
+/// The meaning of a refusal, abbreviated.
 fn meaning(refusal: Refusal, rpc: &Rpc) -> &'static str {
     match refusal.into_error("link:1".to_owned(), rpc) {
         FleetError::Unreachable { .. } => "again",
@@ -52,12 +52,12 @@ fn over_grpc() {
         (ACTIVATE_NODE, 9, activation_failed, "register or wait"),
         (PUSH_OBJECT, 7, run_over, "run over"),
         (PULL_MESSAGES, 13, "Internal server error.", "fault"),
-        // Ours.
+        // Of our SuperLink.
         (ACTIVATE_NODE, 9, "SuperNode with node ID 7 could not be activated: why.", "wait"),
         (SEND_NODE_HEARTBEAT, 9, "Node ID 7 not found", "activate"),
         (PUSH_OBJECT, 8, "object ab is larger than the limit of 8 bytes", "no"),
         (PULL_MESSAGES, 12, "This SuperLink serves Flower 1.25 to 1.42, and has no /x", "misdirected"),
-        // Anybody's.
+        // Of any server.
         (PULL_MESSAGES, 14, "", "again"),
         (PULL_MESSAGES, 4, "Deadline Exceeded", "again"),
         (PULL_MESSAGES, 1, "Cancelled", "again"),

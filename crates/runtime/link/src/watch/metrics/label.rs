@@ -1,4 +1,4 @@
-//! The words that metrics are divided by. Each has few values, whatever peers send: a label is no place for ids.
+//! Labels of metrics. Each has few values, whatever peers send: no label contains an id.
 
 use std::fmt::{self, Write as _};
 
@@ -27,12 +27,12 @@ macro_rules! words {
 }
 
 words! {
-    /// For whom a call is.
+    /// The API of a call.
     Api { Control => "control", Fleet => "fleet", App => "app", Trellis => "trellis" }
 }
 
 words! {
-    /// How a call comes.
+    /// The transport of a call.
     Transport { Grpc => "grpc", Http => "http" }
 }
 
@@ -48,7 +48,7 @@ words! {
 }
 
 words! {
-    /// Why a call was refused before or by its handler.
+    /// Why a call was refused.
     Reason {
         Overloaded => "overloaded",
         Stopping => "stopping",
@@ -66,21 +66,21 @@ words! {
     }
 }
 
-/// The minor version of Flower that a peer announced. Peers may send any text, so what is far from the truth is `other`.
+/// The minor release of Flower that a peer announced. Peers may send any text; implausible releases are `other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
     /// 1.x.
     One(u8),
     Other,
-    /// Older clients announce nothing.
+    /// Older clients send no release.
     Unknown,
 }
 
 impl Version {
-    /// Minor versions beyond this are not believed.
+    /// Higher minor releases are implausible.
     const MAX_MINOR: u8 = 99;
 
-    /// From what was announced, such as `1.42.0` or `1.43.0.dev20260101`.
+    /// Parses an announced release such as `1.42.0` or `1.43.0.dev20260101`.
     pub fn announced(text: Option<&str>) -> Version {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Version::Unknown };
         let mut parts = text.split('.');
@@ -90,7 +90,7 @@ impl Version {
         }
     }
 
-    /// From what is kept of a node: its transport, and behind it what it announced.
+    /// Parses the stored client of a node: its transport, then its release.
     pub fn of_client(client: &str) -> Version {
         Version::announced(client.split_once(' ').map(|(_, version)| version))
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_few_whatever_is_announced() {
+    fn the_number_of_versions_is_limited() {
         for (text, expected) in [
             (None, Version::Unknown),
             (Some(""), Version::Unknown),

@@ -1,4 +1,4 @@
-//! What the system says about this process. Linux only; what cannot be read is left out.
+//! Metrics of this process from Linux. Values that cannot be read are omitted.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Asks the system at each scrape.
+/// Reads the values at each scrape.
 #[derive(Debug)]
 pub struct ProcessCollector;
 
@@ -45,7 +45,7 @@ fn resident_bytes() -> Option<f64> {
 }
 
 fn open_fds() -> Option<f64> {
-    // One of them is the directory that is being read.
+    // Without the descriptor of the directory itself.
     Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64 - 1.0)
 }
 
@@ -55,7 +55,7 @@ fn max_fds() -> Option<f64> {
 
 fn start_time_s() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, in parentheses, may hold anything. After it the start is the 20th field.
+    // The name of the program, in parentheses, may contain anything. The start time is the 20th field after it.
     let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let system = fs::read_to_string("/proc/stat").ok()?;
     let boot: f64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
@@ -67,12 +67,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_answers() {
+    fn the_kernel_reports_all_values() {
         let now = trellis_clock::now_s();
         assert!(cpu_seconds() > 0.0);
         assert!(resident_bytes().is_some_and(|bytes| bytes > 1e6));
         assert!(start_time_s().is_some_and(|start| start <= now + 1.0 && start > now - 3600.0));
-        let before = open_fds().expect("it can be read");
+        let before = open_fds().expect("a count");
         let file = fs::File::open("/proc/self/stat").expect("a file");
         assert!(open_fds().is_some_and(|count| count >= before), "{file:?} is open too");
         assert!(max_fds().is_none_or(|limit| limit >= before));

@@ -1,24 +1,24 @@
-//! What is looked up when it is asked for, by those who know: the store's counts, the certificates in use.
+//! Values that are collected at a scrape: the store's counts, the certificates in use.
 
 use trellis_core::Seconds;
 use trellis_core::census::Census;
 
-/// How things stand at the moment of a scrape.
+/// The values of a scrape.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// `None`: the store cannot be read now. What it would say is then left out.
+    /// `None`: the store cannot be read; its values are omitted.
     pub census: Option<Census>,
-    /// The last commit worked.
+    /// The last commit succeeded.
     pub store_works: bool,
-    /// Changes that wait for a commit.
+    /// Jobs that wait for a commit.
     pub store_queue_length: u64,
     pub certificates: Vec<Certificate>,
 }
 
-/// A certificate that is in use.
+/// A certificate in use.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// What it is for, such as `server` or `ca`.
+    /// Its role, such as `server` or `ca`.
     pub role: &'static str,
     pub expires_at: Seconds,
 }

@@ -1,4 +1,4 @@
-//! What a scrape says after some work, and that peers cannot make it grow.
+//! Tests of the scraped text, and of limits against labels from peers.
 
 use super::*;
 use crate::watch::training::Status;
@@ -48,7 +48,7 @@ fn snapshot() -> Snapshot {
     }
 }
 
-/// The names of Flower's monitoring, to the letter.
+/// The names of Flower's monitoring.
 #[test]
 fn training() {
     let metrics = Metrics::new("1.2.3");
@@ -94,10 +94,10 @@ fl_training_status 2"#
 }
 
 #[test]
-fn what_is_not_known_is_left_out() {
+fn unknown_values_are_omitted() {
     let metrics = Metrics::new("1.2.3");
     metrics.scrape(&trained(), 0, &snapshot());
-    // Another strategy, nothing measured yet, and a store that cannot be read.
+    // Another strategy, no measurements, and an unreadable store.
     let begun = Gauges {
         status: Status::Running,
         has_run: true,
@@ -122,7 +122,7 @@ fl_round_current{strategy="unknown"} 0"#
 }
 
 #[test]
-fn the_superlink_at_work() {
+fn metrics_of_a_running_superlink() {
     let metrics = Metrics::new("1.2.3");
     metrics.call_finished(CALL, Some(Duration::from_millis(3)));
     metrics.call_finished(CALL, Some(Duration::from_millis(3)));
@@ -192,7 +192,7 @@ trellis_tls_certificate_expiry_timestamp_seconds{role="server"} 1900000000.0"#
 }
 
 #[test]
-fn the_process_tells_of_itself() {
+fn metrics_of_the_process() {
     let scraped = Metrics::new("1.2.3").scrape(&Gauges::default(), 0, &Snapshot::default());
     for name in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "start_time_seconds"] {
         let sample = format!("\nprocess_{name} ");
@@ -202,9 +202,9 @@ fn the_process_tells_of_itself() {
     assert!(scraped.ends_with("# EOF\n"));
 }
 
-/// The first count of a series that was not there before is no increase to Prometheus.
+/// To Prometheus, the first value of a new series is no increase.
 #[test]
-fn counting_starts_at_zero() {
+fn counters_start_at_zero() {
     let metrics = Metrics::new("1.2.3");
     metrics.training_started(Some("FedAvg"));
     let scraped = metrics.scrape(&Gauges::default(), 0, &Snapshot::default());
@@ -219,7 +219,7 @@ fn counting_starts_at_zero() {
 }
 
 #[test]
-fn users_cannot_make_it_grow() {
+fn users_cannot_grow_the_number_of_series() {
     let metrics = Metrics::new("1.2.3");
     for number in 0..1000 {
         metrics.round_ended(Some(&format!("mine-{number}")), 1.0);

@@ -1,5 +1,5 @@
-//! Scenarios as stories: each file says what passes through a SuperLink, line by line, and below each line what is told
-//! of it. With `TRELLIS_GOLDEN=write` the answers in the files are written anew, to be read before they are committed.
+//! Golden tests of scenarios: each file lists messages of a SuperLink, and below each line the resulting events.
+//! `TRELLIS_GOLDEN=write` rewrites the results.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::watch::facts::plain;
 
-/// A line that answers begins with this.
+/// Prefix of result lines.
 const ANSWER: &str = "    ";
 
 fn message(name: &str) -> MessageId {
@@ -33,7 +33,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `a>1 b>2`: message a to node 1, message b to node 2.
+/// Parses `a>1 b>2`: message a to node 1, message b to node 2.
 fn instructions(kind: &str, words: &[&str]) -> Vec<Instruction> {
     let group = Words::of(words).text("group").unwrap_or_default();
     let asked = words.iter().filter_map(|word| word.split_once('>'));
@@ -56,8 +56,8 @@ fn facts(words: &Words<'_>) -> Facts {
     }
 }
 
-/// `time run happening ...`
-fn happen(training: &mut Training, line: &str) -> Vec<Told> {
+/// Applies a line `time run event ...`.
+fn happen(training: &mut Training, line: &str) -> Vec<RunEvent> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (now, run, rest) = (words[0].parse().expect("a time"), words[1], &words[3..]);
     let run = RunId(run.trim_start_matches("run").parse().expect("a run"));
@@ -81,18 +81,18 @@ fn happen(training: &mut Training, line: &str) -> Vec<Told> {
         }
         "delivers" => Vec::new(),
         "sends" => {
-            training.reply_came(run, message(rest[0]), now);
+            training.reply_arrived(run, message(rest[0]), now);
             Vec::new()
         }
         "gets" => {
             let numbers: Vec<(String, f64)> =
                 values.0.iter().map(|(key, value)| ((*key).to_owned(), value.parse().unwrap())).collect();
             let failure = values.number("error").map(|code| Failure { code, reason: "no reason" });
-            let said = Said {
+            let reply_values = ReplyValues {
                 metrics: numbers.iter().filter(|(key, _)| key != "num_examples").cloned().collect(),
                 numbers: numbers.into_iter().map(|(key, value)| (plain(&key), value)).collect(),
             };
-            training.reply_taken(run, message(rest[0]), failure, &said, now)
+            training.reply_collected(run, message(rest[0]), failure, &reply_values, now)
         }
         "ends" => {
             let outcome = Outcome::from_name(rest[0]).expect("an outcome");
@@ -119,7 +119,7 @@ fn show(gauges: &Gauges) -> String {
     )
 }
 
-/// The scenario with the answers that the machine gives today.
+/// Returns the scenario with the current results.
 fn play(scenario: &str) -> String {
     let mut training = Training::default();
     let mut played = String::new();
@@ -129,8 +129,9 @@ fn play(scenario: &str) -> String {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        for told in happen(&mut training, line) {
-            writeln!(played, "{ANSWER}run{} {} {}", told.run, told.event.name(), told.event.data()).unwrap();
+        for reported in happen(&mut training, line) {
+            writeln!(played, "{ANSWER}run{} {} {}", reported.run, reported.event.name(), reported.event.data())
+                .unwrap();
         }
         for (run, observed) in training.take_reports() {
             let report = serde_json::to_string(&observed.report).unwrap();
@@ -147,16 +148,16 @@ fn play(scenario: &str) -> String {
 
 fn check(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/watch/training/scenarios").join(name);
-    let golden = std::fs::read_to_string(&path).expect("the scenario is there");
+    let golden = std::fs::read_to_string(&path).expect("the scenario");
     let played = play(&golden);
     if std::env::var_os("TRELLIS_GOLDEN").is_some_and(|wish| wish == "write") {
-        std::fs::write(&path, &played).expect("the scenario can be written");
+        std::fs::write(&path, &played).expect("a writable scenario");
         return;
     }
     for (number, (now, before)) in (1..).zip(played.lines().zip(golden.lines())) {
-        assert_eq!(now, before, "{name} line {number}: TRELLIS_GOLDEN=write writes the new answers, if they are right");
+        assert_eq!(now, before, "{name} line {number}: TRELLIS_GOLDEN=write writes the new results");
     }
-    assert_eq!(played.lines().count(), golden.lines().count(), "{name}: answers are missing at the end");
+    assert_eq!(played.lines().count(), golden.lines().count(), "{name}: results are missing at the end");
 }
 
 macro_rules! scenarios {
@@ -194,7 +195,7 @@ fn every_error_of_flower_has_a_name() {
 }
 
 #[test]
-fn a_limited_number_of_runs_is_followed_and_ended_ones_are_forgotten() {
+fn a_limited_number_of_runs_is_tracked_and_finished_runs_are_removed() {
     let mut training = Training::default();
     for run in 0..MAX_RUNS as u64 + 1 {
         training.run_started(RunId(run), Facts::default(), 0.0);

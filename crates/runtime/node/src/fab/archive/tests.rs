@@ -3,13 +3,13 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::super::shelf::MARKER;
+use super::super::app_directory::MARKER;
 use super::super::testing::{Entry, app, entry, zip};
 use super::*;
 
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Everything below a directory, files and directories, links not followed.
+/// All files and directories below a directory; links are not followed.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries
@@ -19,14 +19,14 @@ fn below(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Unpacks into a directory whose surroundings are watched: returns what went wrong, and what lies in it afterwards.
+/// Unpacks into a directory; returns the result and the content, and checks that nothing was written outside.
 fn tried(content: &[u8]) -> (Result<(), FabError>, Vec<PathBuf>) {
     let world = tempfile::tempdir().unwrap();
     let inside = world.path().join("deep/app");
     fs::create_dir_all(&inside).unwrap();
     let result = unpack(content, &inside, MAX_BYTES);
     let outside: Vec<PathBuf> = below(world.path()).into_iter().filter(|path| !path.starts_with(&inside)).collect();
-    assert_eq!(outside, [world.path().join("deep")], "something landed outside");
+    assert_eq!(outside, [world.path().join("deep")], "nothing is written outside");
     (result, below(&inside))
 }
 
@@ -35,7 +35,7 @@ fn with_mode(name: &str, mode: u32) -> Entry {
 }
 
 #[test]
-fn a_sound_app_is_unpacked_without_its_list() {
+fn a_valid_app_is_unpacked_without_its_content_list() {
     let files = [entry("app/__init__.py", ""), with_mode("app/client.py", 0o100_755), with_mode("data/", 0o040_755)];
     let mut entries = app(&files[..2]);
     entries.push(Entry { content: vec![], ..files[2].clone() });
@@ -49,13 +49,13 @@ fn a_sound_app_is_unpacked_without_its_list() {
 }
 
 #[test]
-fn evil_zips() {
+fn malicious_zips_are_refused() {
     let long = "x".repeat(MAX_NAME_BYTES + 1);
     let longer = "x/".repeat(20) + &"y".repeat(MAX_PATH_BYTES);
     let deep = "d/".repeat(MAX_DEPTH) + "f";
     let outside = "is not a path below";
     let overwrites = "would overwrite";
-    let plain = "is neither a plain file nor a directory";
+    let plain = "is neither a regular file nor a directory";
     let not_a_name = "has characters";
     let cases: Vec<(&str, Vec<Entry>, &str)> = vec![
         ("absolute", vec![entry("/etc/evil", "x")], outside),
@@ -74,14 +74,14 @@ fn evil_zips() {
         ("not text", vec![Entry { name: vec![0xff, 0xfe], ..entry("", "x") }], "not UTF-8"),
         ("long name", vec![entry(&long, "x")], "is too long"),
         ("long path", vec![entry(&longer, "x")], "is too long"),
-        ("deep path", vec![entry(&deep, "x")], "lies too deep"),
+        ("deep path", vec![entry(&deep, "x")], "is nested too deeply"),
         ("symlink", vec![with_mode("link", 0o120_777)], plain),
         ("symlink, then through it", vec![with_mode("link", 0o120_777), entry("link/evil", "x")], plain),
         ("device", vec![with_mode("device", 0o020_666)], plain),
         ("pipe", vec![with_mode("pipe", 0o010_666)], plain),
         ("directory that is called a file", vec![with_mode("a", 0o040_755)], plain),
         ("file that is called a directory", vec![with_mode("a/", 0o100_644)], plain),
-        ("twice", vec![entry("a", "x"), entry("a", "y")], "not sound"),
+        ("twice", vec![entry("a", "x"), entry("a", "y")], "is invalid"),
         ("other case", vec![entry("a.py", "x"), entry("A.py", "y")], overwrites),
         ("other case above", vec![entry("a/b", "x"), entry("A/c", "y")], overwrites),
         ("file, then below it", vec![entry("a", "x"), entry("a/b", "y")], overwrites),
@@ -90,7 +90,7 @@ fn evil_zips() {
         ("our copy of the bundle", vec![entry(".trellis-bundle.fab/x", "")], overwrites),
         ("our marker as a directory", vec![entry(".Trellis-Installed/x", "")], overwrites),
         ("encrypted", vec![Entry { flags: 1, ..entry("a", "x") }], "is encrypted"),
-        ("too large", vec![entry("a", &"x".repeat(1 << 20))], "larger than the 1048576 bytes"),
+        ("too large", vec![entry("a", &"x".repeat(1 << 20))], "exceeds the limit of 1048576 bytes"),
     ];
     for (what, files, part) in cases {
         let (result, _) = tried(&zip(&app(&files)));
@@ -100,7 +100,7 @@ fn evil_zips() {
 }
 
 #[test]
-fn nothing_is_written_before_all_names_are_sound() {
+fn nothing_is_written_before_all_names_are_checked() {
     let (result, found) = tried(&zip(&app(&[entry("good.py", "x"), entry("../evil", "x")])));
     assert!(result.is_err());
     assert_eq!(found, Vec::<PathBuf>::new());
@@ -111,10 +111,10 @@ fn too_many_files() {
     let files: Vec<Entry> = (0..MAX_ENTRIES).map(|number| entry(&number.to_string(), "")).collect();
     assert!(
         tried(&zip(&files)).0.unwrap_err().to_string().contains("it has no .info/CONTENT"),
-        "just as many are allowed"
+        "the limit itself is allowed"
     );
     let (result, found) = tried(&zip(&app(&files)));
-    assert!(result.unwrap_err().to_string().contains("10000 are allowed"));
+    assert!(result.unwrap_err().to_string().contains("the limit is 10000"));
     assert!(found.is_empty());
     // Few files, in many directories.
     let files: Vec<Entry> =
@@ -123,7 +123,7 @@ fn too_many_files() {
 }
 
 #[test]
-fn a_bomb_is_stopped_while_it_goes_off() {
+fn unpacking_a_zip_bomb_stops_at_the_limit() {
     let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
     writer.start_file("bomb", zip::write::SimpleFileOptions::default()).unwrap();
     for _ in 0..64 {
@@ -133,12 +133,12 @@ fn a_bomb_is_stopped_while_it_goes_off() {
     assert!(content.len() < 1 << 20);
     let world = tempfile::tempdir().unwrap();
     let problem = unpack(&content, world.path(), MAX_BYTES).unwrap_err().to_string();
-    assert!(problem.contains("larger than the 1048576 bytes"), "{problem}");
+    assert!(problem.contains("exceeds the limit of 1048576 bytes"), "{problem}");
     assert!(fs::metadata(world.path().join("bomb")).unwrap().len() <= MAX_BYTES);
 }
 
 #[test]
-fn the_list_of_contents_is_believed_and_checked() {
+fn the_content_list_is_compared() {
     let sound = app(&[entry("a.py", "x")]);
     let listed = |list: &str| {
         let mut entries = sound.clone();
@@ -146,16 +146,16 @@ fn the_list_of_contents_is_believed_and_checked() {
         tried(&zip(&entries)).0.map_err(|error| error.to_string())
     };
     let hash = trellis_digest::sha256_hex(b"x");
-    // Not all files need to be listed.
+    // Files may be missing in the list.
     assert_eq!(listed(&format!("a.py,{hash},8")), Ok(()));
     let cases = [
         (String::new(), "has a line"),
         (format!("a.py,{hash}"), "has a line"),
         (format!("a.py,{hash},8\n\na.py,{hash},8"), "has a line"),
-        (format!("b.py,{hash},8"), "is not what"),
-        (format!("../../../etc/passwd,{hash},8"), "is not what"),
-        (format!("a.py,{},8", hash.to_uppercase()), "is not what"),
-        (format!("a.py,{},8", hash.replace('2', "3")), "is not what"),
+        (format!("b.py,{hash},8"), "does not match"),
+        (format!("../../../etc/passwd,{hash},8"), "does not match"),
+        (format!("a.py,{},8", hash.to_uppercase()), "does not match"),
+        (format!("a.py,{},8", hash.replace('2', "3")), "does not match"),
     ];
     for (list, part) in cases {
         let problem = listed(&list).unwrap_err();
@@ -166,7 +166,7 @@ fn the_list_of_contents_is_believed_and_checked() {
 }
 
 #[test]
-fn damaged_zips() {
+fn damaged_zips_are_refused() {
     let content = zip(&app(&[entry("a.py", "some text")]));
     let mut flipped = content.clone();
     let place = flipped.windows(9).position(|window| window == b"some text").unwrap();
@@ -176,7 +176,7 @@ fn damaged_zips() {
     }
 }
 
-/// Names made of the pieces that escapes are made of.
+/// Names that consist of parts used to escape a directory.
 fn name() -> impl Strategy<Value = String> {
     let pieces =
         ["..", ".", "/", "//", "a", "b", "A", "\\", "C:", "~", "etc", ".info", "CONTENT", "\0", "é", " ", "%2e"];
@@ -186,16 +186,16 @@ fn name() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever the entries are called and say they are, nothing lands outside; `tried` looks.
+    /// With any names and modes nothing is written outside; `tried` checks it.
     #[test]
     fn nothing_lands_outside(entries in prop::collection::vec((name(), prop::sample::select(vec![0, 0o100_644, 0o120_777, 0o040_755])), 0..6)) {
         let files: Vec<Entry> = entries.iter().map(|(name, mode)| with_mode(name, *mode)).collect();
         let (result, found) = tried(&zip(&app(&files)));
         prop_assert!(found.iter().all(|path| !path.is_symlink()));
-        prop_assert!(!matches!(result, Err(FabError::Disk { .. })), "a name was let through that the disk does not take");
+        prop_assert!(!matches!(result, Err(FabError::Disk { .. })), "every accepted name is valid on disk");
     }
 
-    /// Any bytes at all are an answer, not a panic.
+    /// Any damage gives a result and no panic.
     #[test]
     fn any_bytes(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         let mut content = zip(&app(&[entry("a/b.py", "x")]));

@@ -31,7 +31,7 @@ fn its_directory_is_found() {
     }
 }
 
-/// A directory with the files that a cgroup has; only the kernel gives them a meaning.
+/// A directory with the files of a cgroup, which here have no effect.
 fn fake(controllers: &str, enabled: &str, processes: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let files = [
@@ -51,7 +51,7 @@ fn read(directory: &Path, name: &str) -> String {
 }
 
 #[test]
-fn the_node_steps_aside_and_enables_what_there_is() {
+fn the_node_moves_to_a_child_and_enables_available_controllers() {
     let own = format!("{}\n", process::id());
     let cgroup = fake("cpuset cpu io memory pids\n", "", &own);
     let parent = Parent::prepare("/", cgroup.path()).unwrap();
@@ -61,12 +61,12 @@ fn the_node_steps_aside_and_enables_what_there_is() {
 
     let cgroup = fake("memory\n", "memory\n", "1\n2\n");
     let parent = Parent::prepare("/", cgroup.path()).unwrap();
-    assert!(parent.memory && !parent.cpu, "what is enabled already needs no stepping aside");
+    assert!(parent.memory && !parent.cpu, "enabled controllers need no move");
     assert!(!cgroup.path().join(NODE).exists());
 }
 
 #[test]
-fn a_restarted_node_finds_its_place_again() {
+fn a_restarted_node_finds_its_cgroup_again() {
     let cgroup = fake("memory cpu", "memory cpu", "");
     let leaf = cgroup.path().join(NODE);
     fs::create_dir(&leaf).unwrap();
@@ -77,7 +77,7 @@ fn a_restarted_node_finds_its_place_again() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn foreign_cgroups_are_not_changed() {
     let crowded = fake("memory cpu", "", &format!("1\n{}\n", process::id()));
     assert!(Parent::prepare("/", crowded.path()).unwrap_err().contains("other processes"));
     let empty = fake("", "", "");
@@ -91,30 +91,30 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn limits_as_the_kernel_reads_them() {
-    let told = |controllers: &str, memory, cpus| {
+fn limits_are_written_in_the_kernels_format() {
+    let described = |controllers: &str, memory, cpus| {
         let cgroup = fake(controllers, controllers, "");
         let settings = Parent::prepare("/", cgroup.path()).unwrap().settings(memory, cpus);
         settings.into_iter().map(|(file, value)| format!("{file}={value}")).collect::<Vec<_>>().join(" ")
     };
     let memory = "memory.max=67108864 memory.swap.max=0 memory.oom.group=1";
-    assert_eq!(told("memory cpu", None, None), "");
-    assert_eq!(told("memory cpu", Some(64 << 20), Some(1.5)), format!("{memory} cpu.max=150000 100000"));
-    assert_eq!(told("memory", Some(64 << 20), Some(1.5)), memory);
-    assert_eq!(told("cpu", Some(64 << 20), Some(0.001)), "cpu.max=1000 100000");
+    assert_eq!(described("memory cpu", None, None), "");
+    assert_eq!(described("memory cpu", Some(64 << 20), Some(1.5)), format!("{memory} cpu.max=150000 100000"));
+    assert_eq!(described("memory", Some(64 << 20), Some(1.5)), memory);
+    assert_eq!(described("cpu", Some(64 << 20), Some(0.001)), "cpu.max=1000 100000");
 }
 
 #[test]
-fn half_a_cgroup_is_no_cgroup() {
+fn a_failed_admission_leaves_no_cgroup() {
     let cgroup = fake("memory cpu", "memory cpu", "");
     let parent = Parent::prepare("/", cgroup.path()).unwrap();
-    // A directory that is no cgroup has none of the files.
+    // A regular directory has none of the files.
     assert!(parent.admit(42, Some(1), None).unwrap_err().to_string().contains("memory.max"));
     assert!(!cgroup.path().join("trellis-app-42").exists());
 }
 
 #[test]
-fn the_kernel_says_whom_it_ended() {
+fn an_oom_kill_is_detected() {
     let directory = tempfile::tempdir().unwrap();
     let app = AppCgroup { directory: directory.path().to_owned(), leftovers: Arc::default() };
     assert!(!app.ran_out_of_memory());

@@ -10,11 +10,11 @@ fn these(names: &str) -> Gpus {
     Gpus::These(names.split(',').map(str::to_owned).collect())
 }
 
-/// `value status warning` of a plan, or why there is none.
-fn told(asked: &Gpus, missing: WhenMissing, count: u32, node: Option<&str>) -> String {
+/// `value status warning` of a plan, or the error.
+fn described(asked: &Gpus, missing: WhenMissing, count: u32, node: Option<&str>) -> String {
     let plan = match decide(asked, missing, &gpus(count), node) {
         Ok(plan) => plan,
-        Err(refusal) => return format!("refused: {}", refusal.why),
+        Err(error) => return format!("refused: {}", error.reason),
     };
     let list = |gpus: &[Gpu]| gpus.iter().map(|gpu| gpu.index.to_string()).collect::<Vec<_>>().join("+");
     let status = match &plan.status {
@@ -29,9 +29,9 @@ fn told(asked: &Gpus, missing: WhenMissing, count: u32, node: Option<&str>) -> S
 
 #[test]
 fn decisions() {
-    let none = "a GPU was asked for, and this machine has none that works";
-    let hidden = "a GPU was asked for, and CUDA_VISIBLE_DEVICES of the node hides all of them";
-    let on_cpu = |why: &str| format!("-1 | degraded  | {why}: apps work on the CPU");
+    let none = "a GPU is requested, but this machine has no working GPU";
+    let hidden = "a GPU is requested, but CUDA_VISIBLE_DEVICES of the node hides all of them";
+    let on_cpu = |reason: &str| format!("-1 | degraded  | {reason}: apps use the CPU");
     let cases: Vec<(Gpus, u32, Option<&str>, String)> = vec![
         (Gpus::Unset, 2, None, "inherited | unset".into()),
         (Gpus::Unset, 0, Some("7"), "inherited | unset".into()),
@@ -50,14 +50,14 @@ fn decisions() {
             Gpus::Count(3),
             2,
             None,
-            "0,1 | degraded 0+1 | 3 GPUs were asked for, and the node has 2: apps use those that there are".into(),
+            "0,1 | degraded 0+1 | 3 GPUs are requested, but the node has 2: apps use the available ones".into(),
         ),
         (Gpus::Count(1), 0, None, on_cpu(none)),
         (these("1"), 2, None, "1 | gpu 1".into()),
         (these("1,0,1"), 2, None, "1,0 | gpu 1+0".into()),
         (these("GPU-1aaa,0"), 2, None, "1,0 | gpu 1+0".into()),
         (these("GPU-"), 2, None, on_cpu("the node has no GPU GPU-")),
-        (these("0,7"), 2, None, "0 | degraded 0 | the node has no GPU 7: apps use those that there are".into()),
+        (these("0,7"), 2, None, "0 | degraded 0 | the node has no GPU 7: apps use the available ones".into()),
         (these("x"), 2, None, on_cpu("the node has no GPU x")),
         (these("0"), 2, Some("1"), on_cpu("the node has no GPU 0 (hidden from the node)")),
         (these("MIG-abc"), 1, None, "MIG-abc | gpu ".into()),
@@ -65,10 +65,10 @@ fn decisions() {
         (these("MIG-abc"), 0, None, on_cpu(none)),
     ];
     for (asked, count, node, want) in cases {
-        let warned = told(&asked, WhenMissing::Warn, count, node);
+        let warned = described(&asked, WhenMissing::Warn, count, node);
         assert_eq!(warned, want, "{asked:?} of {count}, node {node:?}");
-        // Who refuses, does so exactly where the other warns.
-        let refused = told(&asked, WhenMissing::Refuse, count, node);
+        // `Refuse` fails exactly if `Warn` degrades.
+        let refused = described(&asked, WhenMissing::Refuse, count, node);
         match want.contains("degraded") {
             false => assert_eq!(refused, want),
             true => assert!(refused.starts_with("refused: ") && want.contains(&refused[9..]), "{refused}"),
@@ -77,7 +77,7 @@ fn decisions() {
 }
 
 #[test]
-fn gpus_are_shared_out_in_turn() {
+fn gpus_are_distributed_round_robin() {
     let plan = |count| decide(&Gpus::All, WhenMissing::Warn, &gpus(count), None).unwrap();
     let shares = |count, slots| (0..slots).map(|slot| plan(count).assign(slot, slots).unwrap()).collect::<Vec<_>>();
     assert_eq!(shares(2, 1), ["0,1"]);
@@ -90,15 +90,15 @@ fn gpus_are_shared_out_in_turn() {
 }
 
 #[test]
-fn crowds_are_told_of() {
+fn oversubscription_is_reported() {
     let plan = |count| decide(&Gpus::All, WhenMissing::Warn, &gpus(count), None).unwrap();
-    assert_eq!(plan(1).crowding(Some(0.5), 2), [""; 0]);
-    assert_eq!(plan(1).crowding(Some(0.9), 1), [""; 0]);
-    assert_eq!(plan(1).crowding(None, 9), [""; 0]);
-    assert_eq!(plan(0).crowding(Some(0.9), 9), [""; 0]);
-    assert_eq!(plan(2).crowding(Some(0.6), 2), [""; 0]);
+    assert_eq!(plan(1).oversubscription(Some(0.5), 2), [""; 0]);
+    assert_eq!(plan(1).oversubscription(Some(0.9), 1), [""; 0]);
+    assert_eq!(plan(1).oversubscription(None, 9), [""; 0]);
+    assert_eq!(plan(0).oversubscription(Some(0.9), 9), [""; 0]);
+    assert_eq!(plan(2).oversubscription(Some(0.6), 2), [""; 0]);
     assert_eq!(
-        plan(2).crowding(Some(0.6), 3),
-        ["2 apps share a GPU, and each may take 0.6 of its memory: that is more than it has"]
+        plan(2).oversubscription(Some(0.6), 3),
+        ["2 apps share a GPU, and each may use 0.6 of its memory: together more than it has"]
     );
 }

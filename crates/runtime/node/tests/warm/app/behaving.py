@@ -1,4 +1,4 @@
-"""A ClientApp that does what the instruction says, good or bad."""
+"""A ClientApp that behaves as the instruction says."""
 
 import ctypes
 import multiprocessing
@@ -27,7 +27,7 @@ def reply(message, **metrics):
 
 
 def count(message, context, config):
-    """Counts in the Context, and says whether it is the same process and the same import as before."""
+    """Counts in the Context, and reports whether process and import are the same as before."""
     seen = context.state["seen"]["count"] + 1 if "seen" in context.state else 1
     context.state["seen"] = MetricRecord({"count": seen})
     return reply(message, count=seen, pid=os.getpid(), loaded=loaded)
@@ -107,8 +107,8 @@ def hoards(message, context, config):
 
 def hangs(message, context, config):
     child = subprocess.Popen(["sleep", "600"])
-    with open(config["where"], "w", encoding="utf-8") as told:
-        told.write(f"{os.getpid()} {child.pid}\n")
+    with open(config["where"], "w", encoding="utf-8") as pids:
+        pids.write(f"{os.getpid()} {child.pid}\n")
     time.sleep(600)
 
 

@@ -1,4 +1,4 @@
-"""A ClientApp that cannot be loaded: what it needs is not there."""
+"""A ClientApp that cannot be loaded: a module is missing."""
 
 import a_module_that_nobody_has
 

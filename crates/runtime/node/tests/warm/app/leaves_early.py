@@ -1,4 +1,4 @@
-"""Ends the process while it is loaded."""
+"""Exits while it is loaded."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Tells how much of the GPUs it may take."""
+"""Reports its limits of GPU memory."""
 
 import torch
 from flwr.app import Message, MetricRecord, RecordDict

@@ -1,4 +1,4 @@
-"""Stands for PyTorch on a machine with two GPUs; remembers what it was told."""
+"""A fake PyTorch on a machine with two GPUs, which records limits."""
 
 limits = {}
 
