@@ -1,0 +1,1 @@
+"""The synchronous client. All but `_io` is generated from `aio`."""
