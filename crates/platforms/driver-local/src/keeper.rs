@@ -42,7 +42,7 @@ pub async fn keep(world: Arc<World>, part: Arc<Part>) {
                 Launched::Yes | Launched::Turned => {}
                 Launched::Failed(why) => fail(&world, &part, why).await,
             },
-            Step::Watch => watch(&world, &part).await,
+            Step::Watch(instance) => watch(&world, &part, instance).await,
             Step::Rest => part.changed.notified().await,
             Step::Remove => match remove(&world, &part).await {
                 Ok(()) => return world.wake(&part.id.federation),
@@ -61,20 +61,24 @@ async fn fail(world: &World, part: &Part, why: String) {
     world.wake(&part.id.federation);
 }
 
-/// Waits until a program ends, or something else is wanted; and tells when it becomes ready.
-async fn watch(world: &World, part: &Part) {
+/// Waits until a program of the instance ends or the record changes, and notifies when the instance becomes ready. Returns at
+/// once if an order replaced the instance since the step was chosen.
+async fn watch(world: &World, part: &Part, instance: u64) {
     let (running, probe) = {
         let state = part.lock().await;
-        let own = state.running.iter().filter(|running| running.instance == state.record.instance);
+        if state.record.instance != instance {
+            return;
+        }
+        let own = state.running.iter().filter(|running| running.instance == instance);
         let is_ready = state.ready_ms.is_some();
         let probe = state.recipe.as_ref().map(|recipe| recipe.probe.clone()).filter(|_| !is_ready);
         (own.cloned().collect::<Vec<Running>>(), probe)
     };
     tokio::select! {
-        (role, ending) = first_ended(&running) => ended(world, part, role, ending).await,
+        (role, ending) = first_ended(&running) => ended(world, part, instance, role, ending).await,
         () = part.changed.notified() => {}
         () = until_ready(probe) => {
-            part.lock().await.ready_ms = Some(now_ms());
+            became_ready(part, instance).await;
             world.wake(&part.id.federation);
         }
     }
@@ -93,10 +97,21 @@ async fn first_ended(running: &[Running]) -> (Option<usize>, Ending) {
     select_all(ends).await.0
 }
 
-async fn ended(world: &World, part: &Part, role: Option<usize>, ending: Ending) {
+async fn became_ready(part: &Part, instance: u64) {
+    let mut state = part.lock().await;
+    if state.record.instance == instance {
+        state.ready_ms = Some(now_ms());
+    }
+}
+
+/// Records the end of a program as the failure of its instance. The instance that replaces it has not failed.
+async fn ended(world: &World, part: &Part, instance: u64, role: Option<usize>, ending: Ending) {
     let (what, from) = {
         let mut state = part.lock().await;
         state.running.retain(|running| running.process.is_alive());
+        if state.record.instance != instance {
+            return;
+        }
         let beside = role.filter(|role| *role > 0);
         let program = beside.and_then(|role| Some(state.recipe.as_ref()?.programs.get(role)?.path.clone()));
         let what = match program {
@@ -171,5 +186,27 @@ pub async fn note_node_id(world: &World, part: &Part, node_id: &str) {
     let record = Record { node_id: Some(node_id.to_owned()), ..state.record.clone() };
     if write(&world.home, &record).await.is_ok() {
         state.record = record;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_plan::ResourceId;
+
+    use super::*;
+    use crate::home::Home;
+    use crate::part::State;
+
+    /// An order arrives between the choice of a step and its execution, or while a program of the old instance ends.
+    #[tokio::test]
+    async fn a_restart_is_not_a_failure() {
+        let home = tempfile::tempdir().expect("a directory");
+        let world = World::new(Home::new(home.path().to_owned()), "/bin/true".into(), Arc::new(|_| {}));
+        let id = ResourceId::try_from("demo/local/node/edge-0".to_owned()).expect("an id");
+        let record = Record { instance: 2, launched: false, ..Record::found(id.clone(), 1, now_ms()) };
+        let part = Part::new(id, State::new(record, Vec::new()));
+        watch(&world, &part, 1).await;
+        ended(&world, &part, 1, Some(0), Ending::Exited(1)).await;
+        assert!(part.lock().await.failure.is_none());
     }
 }

@@ -58,8 +58,8 @@ pub enum Step {
     /// These must end first.
     End(Vec<Process>),
     Launch,
-    /// It runs, or is about to.
-    Watch,
+    /// This instance runs, or is about to.
+    Watch(u64),
     /// It failed, and waits for somebody to say what to do.
     Rest,
     Remove,
@@ -79,7 +79,7 @@ impl State {
             Wish::Gone => Step::Remove,
             Wish::Running if self.failure.is_some() => Step::Rest,
             Wish::Running if !self.record.launched => Step::Launch,
-            Wish::Running => Step::Watch,
+            Wish::Running => Step::Watch(self.record.instance),
         }
     }
 
