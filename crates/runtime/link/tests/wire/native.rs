@@ -1,6 +1,7 @@
 //! Native runs over the wire: launchers, processes and reports.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
@@ -171,14 +172,13 @@ impl Script {
     async fn hear(&self) -> (Vec<String>, BufReader<std::fs::File>) {
         let reported = self.reported.clone();
         let heard = tokio::task::spawn_blocking(move || {
-            loop {
-                let mut reader = BufReader::new(std::fs::File::open(&reported).unwrap());
-                let mut line = String::new();
-                // Nothing is read if the previous ServerApp had the other end still open, and closed it.
-                if reader.read_line(&mut line).unwrap() > 0 {
-                    return (line.split_whitespace().map(str::to_owned).collect(), reader);
-                }
-            }
+            // While a writer is open, the end of another ServerApp is not the end of the file.
+            let writer = OpenOptions::new().read(true).write(true).open(&reported).unwrap();
+            let mut reader = BufReader::new(std::fs::File::open(&reported).unwrap());
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            drop(writer);
+            (line.split_whitespace().map(str::to_owned).collect(), reader)
         });
         tokio::time::timeout(SOON, heard).await.expect("the ServerApp is started").unwrap()
     }
@@ -268,11 +268,12 @@ async fn runs_above_the_limit_wait_in_a_queue() {
     stop(second).await;
     assert_eq!(details_in(&link, third, "pending").await, "Queued for a free ServerApp: position 1 of 1.");
     stop(first).await;
-    ended(reader).await;
-    let (said, reader) = script.hear().await;
+    // The next ServerApp may open the pipe before the first has closed it, so the pipe has no end in between.
+    let (said, next) = script.hear().await;
+    drop(reader);
     assert_eq!(said[0], third.to_string(), "the stopped run is skipped");
     stop(third).await;
-    ended(reader).await;
+    ended(next).await;
     link.stop().await;
 }
 
