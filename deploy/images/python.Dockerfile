@@ -1,6 +1,6 @@
 # A Trellis SuperNode for Flower apps in Python: the program from our image, beside a Python with Flower and what the apps import.
 # Native apps need none of this. From the root of the repository:
-#   buildah build -f deploy/images/python.Dockerfile --build-arg SUPERNODE=registry.example.org/trellis-supernode:0.1.0 \
+#   buildah build -f deploy/images/python.Dockerfile --build-arg SUPERNODE=registry.example.org/trellis-supernode:0.2.0 \
 #     --build-arg REQUIREMENTS="flwr==1.42.0 torch" -t trellis-supernode-python .
 # PYTHON is any Linux with glibc, Python and its venv.
 ARG SUPERNODE=trellis-supernode

@@ -1,7 +1,6 @@
 """The wheel: it installs into a new environment, brings the program, trains; two builds of it are equal."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.wheel import BUILD_LIMIT_S, build, stripped
 from harness.workspace import trellis_binary
 from sdk.conftest import SCRIPT_LIMIT_S, SDK
 
 pytestmark = [pytest.mark.quick, pytest.mark.trellis_only]
 
-BUILD_LIMIT_S = 600.0
 TEN_LINES = """
 import trellis
 
@@ -29,13 +28,6 @@ with trellis.up(nodes=3) as federation:
     weights = run.download()
     print(run.outcome, len(weights))
 """
-
-
-def build(out: Path, program: Path) -> Path:
-    argv = [sys.executable, str(SDK / "build_wheel.py"), "--program", str(program), "--out", str(out)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
 
 
 @pytest.fixture(scope="module")
@@ -90,25 +82,15 @@ def refusal(program: Path, out: Path) -> str:
 
 
 @pytest.fixture
-def program(tmp_path) -> Path:
-    """The program under test. What a debugger needs is left out: it is most of a debug build."""
-    stripped = tmp_path / "trellis"
-    if shutil.which("strip") is None:
-        return trellis_binary()
-    subprocess.run(["strip", "-o", str(stripped), str(trellis_binary())], check=True, timeout=BUILD_LIMIT_S)
-    return stripped
-
-
-@pytest.fixture
 def home() -> Iterator[Path]:
     """Short: sockets below it have paths of at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="sdk-") as place:
         yield Path(place)
 
 
-def test_ten_lines_train_in_a_new_environment(workspace, program, home, tmp_path):
+def test_ten_lines_train_in_a_new_environment(workspace, home, tmp_path):
     began = time.monotonic()
-    wheel = build(tmp_path / "dist", program)
+    wheel = build(tmp_path / "dist", stripped(trellis_binary(), tmp_path))
     built = time.monotonic()
     place = tmp_path / "venv"
     venv.EnvBuilder(with_pip=True, symlinks=True).create(place)
@@ -120,7 +102,7 @@ def test_ten_lines_train_in_a_new_environment(workspace, program, home, tmp_path
     told = subprocess.run(
         [str(place / "bin" / "trellis"), "version"], env=env, capture_output=True, text=True, check=True, timeout=60
     )
-    assert "0.1.0" in told.stdout
+    assert wheel.name.split("-")[1] in told.stdout
     done = subprocess.run(
         [str(place / "bin" / "python"), "-c", TEN_LINES],
         env=env,

@@ -13,7 +13,7 @@ use trellis_spec::yaml;
 const AFTER_HELP: &str = "\
 Examples:
   trellis operator manifests | kubectl apply --server-side -f -
-  trellis operator manifests --image registry.example.org/trellis-operator:0.1.0 --replicas 2
+  trellis operator manifests --image registry.example.org/trellis-operator:0.2.0 --replicas 2
   trellis operator manifests --watch-namespace blue --watch-namespace green
 ";
 

@@ -32,5 +32,5 @@ fn it_works_as_pasted() {
         "-o",
         "jsonpath={.items[0].spec.template.spec.containers[0].image}",
     ];
-    assert_eq!(kubectl(&plane, &image, ""), "registry.example.org/trellis-operator:0.1.0");
+    assert_eq!(kubectl(&plane, &image, ""), "registry.example.org/trellis-operator:0.2.0");
 }

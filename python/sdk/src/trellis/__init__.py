@@ -31,7 +31,7 @@ from .errors import (
     WaitTimeout,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Client",
