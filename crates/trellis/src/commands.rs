@@ -6,13 +6,14 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 #[cfg(feature = "kubernetes")]
 use crate::operator;
+use crate::version::{VERSION, VersionArgs};
 use crate::{
     account, app, apply, audit, connect, doctor, down, help, keep, login, model, node, nodes, pki, run, runs, schema,
     serverapp, status, token, top, track, up, whoami,
 };
 #[cfg(feature = "opennebula")]
 use crate::{appliance, image};
-use crate::{server::SERVER, superlink::SUPERLINK, supernode::SUPERNODE, version::VERSION};
+use crate::{server::SERVER, superlink::SUPERLINK, supernode::SUPERNODE};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -84,8 +85,7 @@ pub enum Command {
     Doctor(doctor::DoctorArgs),
     Top(top::TopArgs),
     Schema(schema::SchemaArgs),
-    /// Print the version of this program
-    Version(trellis_terminal::OutputArgs),
+    Version(VersionArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
         shell: clap_complete::Shell,

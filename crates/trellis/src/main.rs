@@ -142,7 +142,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Schema(args) => schema::run(&args),
-        Command::Version(output) => version::run(&output),
+        Command::Version(args) => version::run(&args),
         Command::Completions { shell } => completions::run(shell),
     }
 }

@@ -5,6 +5,7 @@ mod error;
 mod federation;
 mod secret;
 mod server;
+mod url;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ pub use error::CommandError;
 pub use federation::{Destination, FederationArgs, FederationFlag, OfFederationArgs};
 pub use secret::{SaveArgs, token_from};
 pub use server::{Found, ServerArgs, default_port, only, resolve_federation};
+pub use url::HttpUrl;
 
 /// Runs the work of a command on a runtime, and prints its error. `called` is the name of the command.
 pub fn run(called: &str, work: impl Future<Output = Result<(), CommandError>>) -> ExitCode {

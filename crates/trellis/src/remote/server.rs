@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use clap::Args;
 use trellis_api::{CallError, Client, Detail, Problem};
 use trellis_api::{Home, Serving};
-use trellis_client::Address;
 use trellis_client::{Security, Target, Timeouts, Trust};
 use trellis_diagnostic::Diagnostic;
 use trellis_server::Refusal;
@@ -15,12 +14,11 @@ use trellis_wire::token::Token;
 
 use super::error::CommandError;
 use super::secret::token_from;
+use super::url::HttpUrl;
 use trellis_terminal::explain;
 
 const TOKEN_VARIABLE: &str = "TRELLIS_SERVER_TOKEN";
 const DEFAULT_PORT: u16 = 7766;
-const HTTP: &str = "http://";
-const HTTPS: &str = "https://";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
@@ -98,14 +96,10 @@ impl ServerArgs {
             let what = format!("--server cannot be {url:?}: {why}");
             CommandError::usage(what, "give its URL, as in https://trellis.example.org:7766")
         };
-        let (rest, secure) = match (url.strip_prefix(HTTPS), url.strip_prefix(HTTP)) {
-            (Some(rest), _) => (rest, true),
-            (_, Some(rest)) => (rest, false),
-            _ => return Err(wrong("it begins with neither https:// nor http://")),
-        };
-        let rest = rest.trim_end_matches('/');
-        let port = if secure { 443 } else { 80 };
-        let address = Address::parse_or_default_port(rest, port).map_err(|why| wrong(&why))?;
+        let HttpUrl { address, path, secure } = HttpUrl::parse(url).map_err(|why| wrong(&why))?;
+        if !path.is_empty() {
+            return Err(wrong("it has a path"));
+        }
         let security = match secure {
             true => self.trust(self.server_root_certificates.clone())?,
             false if address.host.is_loopback() || self.server_allow_insecure_network => Security::Plaintext,
@@ -143,11 +137,7 @@ impl ServerArgs {
     }
 
     fn client_of(&self, serving: &Serving, token: Token) -> Result<Client, CommandError> {
-        let (rest, secure) = match serving.url.strip_prefix(HTTPS) {
-            Some(rest) => (rest, true),
-            None => (serving.url.trim_start_matches(HTTP), false),
-        };
-        let address = Address::parse(rest).map_err(|why| {
+        let HttpUrl { address, secure, .. } = HttpUrl::parse(&serving.url).map_err(|why| {
             CommandError::failed(format!("the server announces the URL {:?}: {why}", serving.url), Some("restart it"))
         })?;
         let bundle = self.server_root_certificates.clone().or_else(|| serving.root_certificates.clone());

@@ -4,19 +4,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rustix::fs::{Access, access};
-use trellis_client::{Address, Security, Trust};
+use trellis_client::{Security, Trust};
 use trellis_terminal::explain;
 use trellis_tracking::{Credentials, Mlflow, Sinks, TensorBoard, Tracker, Until};
 use trellis_wire::token::Token;
 
 use super::Origin;
-use crate::remote::CommandError;
+use crate::remote::{CommandError, HttpUrl};
 
 const TOKEN: &str = "MLFLOW_TRACKING_TOKEN";
 const USER: &str = "MLFLOW_TRACKING_USERNAME";
 const PASSWORD: &str = "MLFLOW_TRACKING_PASSWORD";
-/// Schemes, whether they are secure, and their ports.
-const SCHEMES: [(&str, bool, u16); 2] = [("https://", true, 443), ("http://", false, 80)];
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tracking")]
@@ -77,12 +75,12 @@ impl SinkArgs {
         uri: &str,
         credentials: impl Fn() -> Result<Credentials, CommandError>,
     ) -> Result<Mlflow, CommandError> {
-        let (place, credentials) = match (MlflowPlace::parse(uri), credentials()) {
+        let (place, credentials) = match (place(uri), credentials()) {
             (Ok(place), Ok(credentials)) => (place, credentials),
             (Err(failure), Err(more)) => return Err(failure.and(more)),
             (Err(failure), _) | (_, Err(failure)) => return Err(failure),
         };
-        let MlflowPlace { address, prefix, secure } = place;
+        let HttpUrl { address, path: prefix, secure } = place;
         let may_be_read = !address.host.is_loopback() && !matches!(credentials, Credentials::None);
         let security = match secure {
             true => Trust::system().map(Security::Tls).map_err(|error| {
@@ -104,35 +102,15 @@ impl SinkArgs {
     }
 }
 
-/// Where an MLflow server is.
-#[derive(Debug, PartialEq, Eq)]
-struct MlflowPlace {
-    address: Address,
-    /// Its path below the host, without a slash at the end.
-    prefix: String,
-    secure: bool,
-}
-
-impl MlflowPlace {
-    fn parse(uri: &str) -> Result<MlflowPlace, CommandError> {
-        let advice = "give the URL of an MLflow server, as in http://127.0.0.1:5000 (`mlflow server` starts one)";
-        if uri.contains('@') {
-            // It may hold a password, and is not repeated.
-            let what = "--mlflow: the URI holds a user or a password, which all users of this machine can see";
-            return Err(CommandError::usage(what, &format!("put them into {USER} and {PASSWORD}")));
-        }
-        let wrong = |why: &str| CommandError::usage(format!("--mlflow cannot be {uri:?}: {why}"), advice);
-        let scheme =
-            SCHEMES.iter().find_map(|(scheme, secure, port)| Some((uri.strip_prefix(scheme)?, *secure, *port)));
-        let (rest, secure, port) = scheme.ok_or_else(|| wrong("it begins with neither https:// nor http://"))?;
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let prefix = path.trim_end_matches('/').to_owned();
-        if !prefix.chars().all(|char| char.is_ascii_alphanumeric() || "-_.~/".contains(char)) {
-            return Err(wrong("its path may hold letters, digits and -_.~/ only"));
-        }
-        let address = Address::parse_or_default_port(authority, port).map_err(|why| wrong(&why))?;
-        Ok(MlflowPlace { address, prefix, secure })
+/// The place of an MLflow server.
+fn place(uri: &str) -> Result<HttpUrl, CommandError> {
+    if uri.contains('@') {
+        // It may hold a password, and is not repeated.
+        let what = "--mlflow: the URI holds a user or a password, which all users of this machine can see";
+        return Err(CommandError::usage(what, &format!("put them into {USER} and {PASSWORD}")));
     }
+    let advice = "give the URL of an MLflow server, as in http://127.0.0.1:5000 (`mlflow server` starts one)";
+    HttpUrl::parse(uri).map_err(|why| CommandError::usage(format!("--mlflow cannot be {uri:?}: {why}"), advice))
 }
 
 /// As MLflow's own client: user and password count before a token.
@@ -183,29 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_named_by_its_url() {
-        let place =
-            |uri: &str| MlflowPlace::parse(uri).map(|it| format!("{} {:?} {}", it.address, it.prefix, it.secure));
-        for (uri, expected) in [
-            ("http://127.0.0.1:5000", r#"127.0.0.1:5000 "" false"#),
-            ("https://mlflow.example.org/", r#"mlflow.example.org:443 "" true"#),
-            ("https://example.org:8443/team/mlflow/", r#"example.org:8443 "/team/mlflow" true"#),
-        ] {
-            assert_eq!(place(uri).as_deref(), Ok(expected));
-        }
-        for (uri, why) in [
-            ("databricks", "begins with neither"),
-            ("file:///tmp/mlruns", "begins with neither"),
-            ("http://", "it has no host"),
-            ("http://a b", "--mlflow cannot be"),
-            ("http://host:99999", "the port must be"),
-            ("http://host/a?b", "its path may hold"),
-        ] {
-            let failure = format!("{:?}", place(uri).expect_err(uri));
-            assert!(failure.contains(why), "{failure}");
-        }
+    fn a_password_in_the_uri_is_refused_and_not_repeated() {
         let failure = format!("{:?}", place("https://me:hush@host").expect_err("a password"));
-        assert!(!failure.contains("hush"), "{failure}");
+        assert!(failure.contains(PASSWORD) && !failure.contains("hush"), "{failure}");
     }
 
     #[test]
