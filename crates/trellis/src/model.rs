@@ -5,6 +5,7 @@ mod elsewhere;
 mod export;
 mod list;
 mod remove;
+mod saved;
 mod shelf;
 mod show;
 
@@ -31,7 +32,7 @@ Examples:
 
 Native trainings write checkpoints on the machine of their SuperLink: those of federations on this machine and
 of runs in the process of `trellis run` are in `models` in the home (TRELLIS_HOME), by federation. They outlive the
-federation. Each is read completely and verified with its hashes before it is shown or exported. A run can be selected
+federation. `ls` also names files that ServerApps in Python saved; those go with the federation. Each checkpoint is read completely and verified with its hashes before it is shown or exported. A run can be selected
 by a prefix of its id.
 Exit codes: 0 done; 1 it cannot be read or written; 2 refused arguments.
 ";

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use trellis_digest::fnv1a;
-use trellis_plan::ResourceId;
+use trellis_plan::{Part, ResourceId};
 use trellis_spec::Name;
 
 const RECORD: &str = "record.json";
@@ -101,6 +101,14 @@ impl Home {
         }
         Ok(found)
     }
+}
+
+/// Federations in a home, each with the state directory of its SuperLink.
+pub fn superlinks(home: &Path) -> Vec<(String, PathBuf)> {
+    let home = Home::new(home.to_owned());
+    let ids = home.records().unwrap_or_default().into_iter().filter_map(|record| Home::id_of(&record));
+    let superlinks = ids.filter(|id| id.part == Part::Coordinator);
+    superlinks.map(|id| (id.federation.to_string(), home.state(&id))).collect()
 }
 
 fn directories(path: &Path) -> std::io::Result<Vec<PathBuf>> {

@@ -25,4 +25,5 @@ mod tls;
 mod world;
 
 pub use driver::{Local, LocalDriver, LocalSettings, OpenError};
+pub use home::superlinks;
 pub use mark::STARTED;

@@ -8,6 +8,7 @@ use trellis_terminal::size::rounded;
 use trellis_terminal::{Cell, Column, Format, OutputArgs, Table, Tone, clean, explain, moment, remark};
 
 use super::elsewhere::{self, Elsewhere};
+use super::saved::{self, Saved};
 use super::shelf::Shelves;
 use super::{PlaceArgs, failure};
 use crate::remote::CommandError;
@@ -22,6 +23,9 @@ struct Listing {
     /// Checkpoints on other machines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     elsewhere: Vec<Elsewhere>,
+    /// Files of ServerApps in Python.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    saved: Vec<Saved>,
 }
 
 /// A checkpoint, as described by its manifest.
@@ -76,16 +80,23 @@ pub(super) fn run(
         entries.retain(|(_, entry)| entry.run_id.starts_with(run));
     }
     sort_by_age(&mut entries);
-    let mut elsewhere = if place.models.is_none() { elsewhere::list(run)? } else { Vec::new() };
-    elsewhere.retain(|one| federation.is_none_or(|name| name.is_empty() || one.federation == name));
-    let listing = Listing { checkpoints: entries.into_iter().map(Line::from).collect(), models, elsewhere };
+    let (mut elsewhere, mut saved) = match place.models {
+        Some(_) => (Vec::new(), Vec::new()),
+        None => (elsewhere::list(run)?, saved::list(run.unwrap_or_default())),
+    };
+    let is_meant = |of: &str| federation.is_none_or(|name| name.is_empty() || of == name);
+    elsewhere.retain(|one| is_meant(&one.federation));
+    saved.retain(|one| is_meant(&one.federation));
+    let listing = Listing { checkpoints: entries.into_iter().map(Line::from).collect(), models, elsewhere, saved };
     output.print(&listing, || match (listing.checkpoints.as_slice(), run) {
+        ([], _) if !listing.saved.is_empty() => {}
         ([], Some(run)) => remark(&format!("No checkpoints of run {run} in {}.", listing.models)),
         ([], None) => remark(&format!("No checkpoints in {}; select another directory with --models.", listing.models)),
         (lines, _) => table(lines).print(),
     });
     if output.format == Format::Table {
         listing.elsewhere.iter().for_each(|one| remark(&clean(&one.words())));
+        listing.saved.iter().for_each(|one| remark(&clean(&one.words())));
     }
     Ok(())
 }
