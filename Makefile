@@ -74,8 +74,8 @@ attacks: release ## what attackers try, with and without an identity, and that h
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py attacks $(ARGS)
 
 .PHONY: interop-table
-interop-table: ## put what the last whole `make interop` saw into the README
-	$(PYTHON) tests/matrix_table.py $(TARGET_DIR)/interop-matrix.json --update README.md
+interop-table: ## put what the last whole `make interop` saw into docs/compatibility.md
+	$(PYTHON) tests/matrix_table.py $(TARGET_DIR)/interop-matrix.json --update docs/compatibility.md
 
 .PHONY: monitoring
 monitoring: release ## alert rules, dashboards and events, with Debian's Prometheus and a real training

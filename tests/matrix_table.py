@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Prints the interop matrix that `make interop` recorded as Markdown, or writes it into a file between its markers.
-`matrix_table.py RECORD [--update README.md]`. An incomplete record is refused, because a table would hide the gaps.
+`matrix_table.py RECORD [--update docs/compatibility.md]`. An incomplete record is refused, because a table would hide the gaps.
 """
 
 import argparse

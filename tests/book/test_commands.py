@@ -9,36 +9,40 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from book.commands import ELSEWHERE, STANDING_FOR, STAYING, Command, blocks, commands
+from book.commands import DOCS, ELSEWHERE, PAGES_ELSEWHERE, STANDING_FOR, STAYING, Command, blocks, commands, name
 from harness.release import flower
-from harness.workspace import REPOSITORY, TESTS, trellis_binary
+from harness.wheel import build, stripped
+from harness.workspace import REPOSITORY, trellis_binary
 
-NAMES = ["README.md", *(f"docs/{name}.md" for name in "quick-start local training models tracking operations accounts pki".split())]
-PAGES = [REPOSITORY / name for name in NAMES]
-APP = TESTS / "apps" / "numpy_fedavg"
+PAGES = [page for page in (REPOSITORY / "README.md", *sorted(DOCS.rglob("*.md"))) if blocks(page, "sh")]
+TUTORIAL = DOCS / "tutorial.md"
+# The commands of the tutorial that write the reader's own app.
+WRITES_APP = ("mkdir -p my-app", "touch my-app", "cat > my-app")
 NEWEST = "1.42"
 PAGE_LIMIT_S = 600.0
-# The pages say that a ClientApp which is aggregated natively answers this with the first model.
-FIRST_MODEL = """
+# A page that installs nothing has the program on PATH.
+INSTALLS = "pip install dist/"
+# For pages without a document of their own.
+DOCUMENT = "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {name: lab}\nspec: {nodes: 1}\n"
 
-@app.query("init")
-def init(message: Message, context: Context) -> Message:
-    config = context.run_config
-    first = model.initial_arrays(int(config["seed"]), int(config["array-count"]), int(config["array-length"]))
-    return Message(content=RecordDict({"arrays": ArrayRecord(first)}), reply_to=message)
-"""
-
+TWO_NODES = ["trellis superlink --insecure", *(
+    f'trellis supernode --insecure --superlink 127.0.0.1:9092 --node-config "partition-id={node} num-partitions=2" '
+    f"--state-dir node-{node}" for node in (0, 1)
+)]
 # Of this page: commands that the reader gave before, on another page.
 BEFORE = {
-    "training.md": ["trellis superlink --insecure", *(
-        f'trellis supernode --insecure --superlink 127.0.0.1:9092 --node-config "partition-id={node} num-partitions=2" '
-        f"--state-dir node-{node}" for node in (0, 1)
-    )],
+    "training.md": TWO_NODES,
     "accounts.md": [
         "trellis superlink --insecure --account-auth on",
         "export TRELLIS_SUPERLINK=127.0.0.1:8000 TRELLIS_INSECURE=true",
         "trellis server",
     ],
+    "api.md": ["trellis server"],
+    "catalogue.md": ["trellis up plant --detach"],
+    "migration-opennebula.md": ["echo \"FL_ROUNDS='3'\" > context.sh"],
+    "models.md": ["trellis run --rounds 2 --set checkpoint-interval=1"],
+    "start/site.md": ["trellis superlink --insecure", "trellis supernode --insecure"],
+    "supernode.md": ["trellis superlink --insecure"],
 }
 
 PRELUDE = r"""
@@ -63,7 +67,7 @@ staying() {
 
 
 def page_commands(page: Path) -> list[Command]:
-    return [Command(page.name, text) for text in BEFORE.get(page.name, [])] + commands(page)
+    return [Command(name(page), text) for text in BEFORE.get(name(page), [])] + commands(page)
 
 
 def all_calls() -> list[tuple[str, list[str]]]:
@@ -87,6 +91,7 @@ def test_every_word_of_every_command_exists():
 def test_lists_of_commands_are_of_commands_that_exist():
     printed = {command.text for page in PAGES for command in page_commands(page)}
     assert not {*ELSEWHERE, *STANDING_FOR} - printed, "no page has these any more"
+    assert not {*PAGES_ELSEWHERE, *BEFORE} - {name(page) for page in PAGES}, "these pages have no commands any more"
     assert all(any(text.startswith(begin) for text in printed) for begin in STAYING)
 
 
@@ -97,24 +102,35 @@ class Reader:
         self.place = place
         self.home = place / "home"
         self.home.mkdir()
-        shutil.copytree(APP, self.home / "my-app", ignore=shutil.ignore_patterns("__pycache__"))
-        with (self.home / "my-app" / APP.name / "client.py").open("a") as client:
-            client.write(FIRST_MODEL)
+        # A release brings it.
+        shutil.copy(DOCS / "releases.json", self.home)
+        # So that a refused request is an error.
+        (self.home / ".curlrc").write_text("fail\n")
         (place / "bin").mkdir()
         (place / "bin" / "trellis").touch()
         self.nobody = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-        if self.nobody:
-            for path in [self.home, *self.home.rglob("*")]:
-                os.chown(path, self.nobody.pw_uid, self.nobody.pw_gid)
+
+    def give_wheel(self, wheel: Path) -> None:
+        """A checkout after `make wheel`, and an environment of the reader that has Flower already."""
+        (self.home / "dist").mkdir()
+        shutil.copy(wheel, self.home / "dist")
+        (self.place / "bin" / "trellis").unlink()
+        release = flower(NEWEST)
+        subprocess.run([release.bin / "python", "-m", "venv", self.place], check=True, timeout=PAGE_LIMIT_S)
+        [packages] = self.place.glob("lib/python*/site-packages")
+        [theirs] = release.bin.parent.glob("lib/python*/site-packages")
+        (packages / "flower.pth").write_text(f"{theirs}\n")
 
     def read(self, page: Path) -> subprocess.CompletedProcess:
-        for document in blocks(page, "yaml"):
-            # The first is what the page begins with; others are about sites that are elsewhere.
-            if document.startswith("apiVersion:"):
-                (self.home / "federation.yaml").write_text(document)
-                break
+        # The first is what the page begins with; others are about sites that are elsewhere.
+        documents = [document for document in blocks(page, "yaml") if document.startswith("apiVersion:")]
+        (self.home / "federation.yaml").write_text([*documents, DOCUMENT][0])
+        app = [command for command in commands(TUTORIAL) if command.text.startswith(WRITES_APP) and page != TUTORIAL]
         script = self.place / "page.sh"
-        script.write_text(PRELUDE + "\n".join(command.script() for command in page_commands(page) if command.runs) + "\n")
+        script.write_text(PRELUDE + "\n".join(command.script() for command in [*app, *page_commands(page)] if command.runs) + "\n")
+        if self.nobody:
+            for path in [self.home, *self.place.rglob("*")]:
+                os.chown(path, self.nobody.pw_uid, self.nobody.pw_gid, follow_symlinks=False)
         return self.run(script)
 
     def run(self, script: Path) -> subprocess.CompletedProcess:
@@ -125,6 +141,7 @@ class Reader:
             "LANG": "C.UTF-8",
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
         drop, user = "", ["--map-root-user"]
         if self.nobody:
@@ -140,10 +157,9 @@ class Reader:
                     (view / shown.relative_to(hidden)).mkdir(parents=True)
                     show += f"mount --bind {shown} {view / shown.relative_to(hidden)} && "
             show += f"mount --rbind {view} {hidden} && " if show else ""
-        inside = (
-            f"ip link set lo up && mount --bind {trellis_binary()} {self.place / 'bin' / 'trellis'} && {show}"
-            f"cd {self.home} && exec {drop}bash {script}"
-        )
+        program = self.place / "bin" / "trellis"
+        mount = f"mount --bind {trellis_binary()} {program} && " if program.exists() else ""
+        inside = f"ip link set lo up && {mount}{show}cd {self.home} && exec {drop}bash {script}"
         apart = ["unshare", *user, "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
         argv = [*apart, "--propagation", "private", "sh", "-c", inside]
         return subprocess.run(
@@ -164,16 +180,24 @@ def reader():
     shutil.rmtree(place, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("wheel")
+    return build(place, stripped(trellis_binary(), place))
+
+
 # Those that start no training take seconds.
-QUICK = ("operations.md", "accounts.md", "pki.md")
+QUICK = ("operations.md", "accounts.md", "pki.md", "api.md", "releases.md", "superlink.md", "start/site.md", "migration-opennebula.md")
 
 
 def runnable() -> list:
-    marks = {True: [pytest.mark.quick], False: []}
-    return [pytest.param(page, marks=marks[page.name in QUICK], id=page.stem) for page in PAGES if commands(page)]
+    pages = [page for page in PAGES if any(command.runs for command in commands(page))]
+    return [pytest.param(page, marks=[pytest.mark.quick] if name(page) in QUICK else [], id=name(page)) for page in pages]
 
 
 @pytest.mark.parametrize("page", runnable())
-def test_every_command_works_as_printed(reader, page):
+def test_every_command_works_as_printed(reader, request, page):
+    if any(command.text.startswith(INSTALLS) for command in commands(page)):
+        reader.give_wheel(request.getfixturevalue("wheel"))
     done = reader.read(page)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

@@ -1,4 +1,4 @@
-"""The examples of docs/python.md and of the package's README work as they are printed, from top to bottom."""
+"""The examples of the READMEs and of docs/python.md work as they are printed, from top to bottom."""
 
 import re
 
@@ -9,6 +9,7 @@ from harness.workspace import REPOSITORY
 from sdk.conftest import SDK
 
 pytestmark = [pytest.mark.quick, pytest.mark.trellis_only]
+README_LINES = 10
 
 
 @pytest.mark.parametrize("page", [REPOSITORY / "docs" / "python.md", SDK / "README.md"], ids=lambda page: page.stem)
@@ -19,6 +20,13 @@ def test_examples_work_as_printed(workspace, script, page):
         rounds = re.findall(r"^(\d) ([\d.]+) ([\d.]+)$", done.stdout, re.MULTILINE)
         assert [row[0] for row in rounds] == list("12345"), done.stdout
         assert "now finished" in done.stdout and "spec.nodez" in done.stdout
+
+
+def test_the_script_of_the_readme_trains_and_plots(workspace, script, programs):
+    [example] = blocks(REPOSITORY / "README.md", "python")
+    assert len([line for line in example.splitlines() if line]) <= README_LINES
+    script(example, python=str(programs / "python"))
+    assert (workspace.root / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_page_names_every_error():
