@@ -1,6 +1,6 @@
 // What the reports of a run tell, arranged for looking at. Pure: reports in, curves and rows out.
 
-import type { FindingReport, MetricReport, PhaseReport, TrainingReport } from "./api";
+import type { FindingReport, MetricReport, PhaseReport, Run, TrainingReport } from "./api";
 
 export type PhaseName = "train" | "evaluate";
 export const PHASES: PhaseName[] = ["train", "evaluate"];
@@ -14,6 +14,10 @@ export function merged(known: TrainingReport[], fresh: TrainingReport[]): Traini
 }
 
 export const roundsOf = (reports: TrainingReport[]): TrainingReport[] => reports.filter((report) => report.kind !== "end");
+
+/** How long a run took so far. */
+export const runSeconds = (run: Run, now_s: number): number | undefined =>
+  run.started_at === undefined ? undefined : Math.max(0, (run.finished_at ?? now_s) - run.started_at);
 
 /** One number of a metric; of several their mean. */
 export function numberOf(value: MetricReport | undefined): number | null {
@@ -50,11 +54,16 @@ export function curves(rounds: TrainingReport[]): Curve[] {
 }
 
 /** Apps name their metrics `train_loss` or `eval_loss`; both phases' are to be seen in one picture. */
-function plain(name: string, phase: PhaseName): string {
+export function plain(name: string, phase: PhaseName): string {
   const prefixes = phase === "train" ? ["train_", "train-"] : ["evaluate_", "evaluate-", "eval_", "eval-"];
   const prefix = prefixes.find((one) => name.startsWith(one) && name.length > one.length);
   return prefix ? name.slice(prefix.length) : name;
 }
+
+/** As the Python package names it: `train_loss`, also where the app says the phase itself. */
+export const metricKey = (phase: PhaseName, name: string): string => (name.startsWith(phase) ? name : `${phase}_${name}`);
+
+export const roundSeconds = (report: TrainingReport): number => PHASES.reduce((sum, phase) => sum + (report[phase]?.seconds ?? 0), 0);
 
 function valueOf(phase: PhaseReport | undefined, name: PhaseName, metric: string): number | null {
   const metrics = phase?.metrics ?? {};

@@ -21,7 +21,7 @@ await play(async () => {
   await page.getByText("Completed", { exact: true }).waitFor();
   const curve = page.getByRole("img", { name: /^acc over 6 rounds/ });
   await until("the curve to be drawn up to the last round", () => curve.locator("canvas").evaluate(drawnAtTheRight));
-  const nodes = page.getByRole("region", { name: "Table of nodes in this run" }).locator("tbody th");
+  const nodes = page.getByRole("region", { name: "Table of nodes in this run" }).locator("tbody th label > span");
   const names = await nodes.allTextContents();
   assert.ok(names.length > 0 && names.every((name) => /^[a-z]+-\d+$/.test(name)), `nodes by their names: ${names}`);
   await fills(page);
