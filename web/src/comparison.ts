@@ -8,6 +8,10 @@ import { curves, failedIn, PHASES, roundSeconds, roundsOf, runSeconds, type Curv
 export const MAX_COMPARED = 8;
 
 const STRATEGY = "strategy";
+const ROUNDS = "num-server-rounds";
+
+/** Also where it is that of the app or of the SuperLink. */
+export const strategyOf = (run: Run): string | undefined => run.training?.strategy || run.config?.[STRATEGY]?.toString();
 
 export const letterOf = (index: number): string => String.fromCharCode(65 + index);
 export const colorOf = (index: number): string => `--series-${index + 1}`;
@@ -52,16 +56,27 @@ export interface Row {
   best?: boolean[] | undefined;
 }
 
+const keysOf = (runs: Run[]): string[] =>
+  [...new Set(runs.flatMap((run) => Object.keys(run.config ?? {})))].filter((key) => key !== STRATEGY).sort();
+
+/** The settings that tell the runs apart, but for strategy and rounds, which stand elsewhere; those with the most values first. */
+export function differing(runs: Run[]): string[] {
+  const counts = new Map(keysOf(runs).map((key) => [key, new Set(runs.map((run) => run.config?.[key])).size]));
+  return [...counts.keys()].filter((key) => key !== ROUNDS && counts.get(key)! > 1).sort((a, b) => counts.get(b)! - counts.get(a)!);
+}
+
+/** `lr=0.1 local-epochs=3`, without those that the run does not set. */
+export const settingsText = (run: Run, keys: string[]): string =>
+  keys.flatMap((key) => (run.config?.[key] === undefined ? [] : `${key}=${run.config[key]}`)).join(" ");
+
 /** What was run, and settings by name; with `all` also those that are equal. */
 export function settings(runs: Run[], all: boolean): Row[] {
   const facts: [string, (run: Run) => Scalar | undefined][] = [
     ["app", (run) => run.app],
     ["app version", (run) => run.version],
-    // Also where the run has that of the app or of the SuperLink.
-    [STRATEGY, (run) => run.training?.strategy || run.config?.[STRATEGY]],
+    [STRATEGY, strategyOf],
   ];
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.config ?? {})))].filter((key) => key !== STRATEGY).sort();
-  const rows = [...facts, ...keys.map((key) => [key, (run: Run) => run.config?.[key]] as const)].map(([name, of]) => ({
+  const rows = [...facts, ...keysOf(runs).map((key) => [key, (run: Run) => run.config?.[key]] as const)].map(([name, of]) => ({
     name,
     cells: runs.map((run) => of(run)?.toString() || undefined),
   }));

@@ -3,6 +3,7 @@
 // A filter is words, all of which must be found, and comparisons such as `strategy=FedAdam`, `lr<0.1`, `acc>=0.9`.
 
 import type { Run, Scalar } from "./api";
+import { strategyOf } from "./comparison";
 import { PHASES, plain, runSeconds } from "./training";
 import { runOf } from "./words";
 
@@ -56,7 +57,7 @@ function factsOf(run: Run): Record<string, Scalar> {
     version: run.version,
     state: runOf(run).word,
     by: run.started_by ?? run.account,
-    strategy: run.training?.strategy,
+    strategy: strategyOf(run),
     round: run.training?.round,
     rounds: run.training?.rounds_planned,
     seconds: run.finished_at === undefined ? undefined : runSeconds(run, 0),

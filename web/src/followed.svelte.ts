@@ -1,7 +1,7 @@
 // A run and the reports of its rounds, read from the server and kept up to date by events.
 
 import { untrack } from "svelte";
-import type { Event, Run, TrainingReport } from "./api";
+import type { Event, Problem, Run, TrainingReport } from "./api";
 import * as client from "./client";
 import { live } from "./live.svelte";
 import { Source } from "./source.svelte";
@@ -34,10 +34,18 @@ export class FollowedRun {
     return this.source.value;
   }
 
-  /** Whether the rounds that the server has were read. */
+  /** Whether the server was asked for all that this shows. */
   get isRead(): boolean {
-    return this.rounds.value !== undefined;
+    return [this.source, this.rounds].every((one) => !one.loading);
   }
+
+  get problem(): Problem | undefined {
+    return this.source.problem ?? this.rounds.problem;
+  }
+
+  refresh = (): void => {
+    for (const source of [this.source, this.rounds]) void source.refresh();
+  };
 
   /** For `$effect`: begins to follow, and returns how to end. */
   open(): () => void {

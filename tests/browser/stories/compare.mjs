@@ -59,7 +59,7 @@ async function list([slow, slower, adam]) {
   await page.getByText("lr>high needs a number after >").waitFor();
   await sound(page, "a filter that is wrong");
   await search.fill("nosuchrun");
-  await page.getByText("No run is like that.").waitFor();
+  await page.getByText("No run matches.").waitFor();
   await page.getByRole("button", { name: "Show all runs" }).click();
   await page.getByRole("combobox", { name: /^State/ }).selectOption("Completed");
   await search.fill(`${OURS} lr<0.1`);

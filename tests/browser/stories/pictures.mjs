@@ -5,9 +5,14 @@ import { finished, play, stage, startRun, until, visit } from "../stage.mjs";
 const of = (tail) => `/federations/${stage.federation}${tail}`;
 
 await play(async () => {
-  const run = await startRun(20);
-  await finished(run);
-  const pictures = { federations: "/", federation: of(""), run: of(`/runs/${run}`), plan: of("/plan"), submit: of("/submit") };
+  const runs = [];
+  for (const settings of [{}, { strategy: "FedAdam" }, { lr: 0.02 }]) {
+    const run = await startRun(20, settings);
+    await finished(run);
+    runs.push(run);
+  }
+  const compare = of(`/compare?runs=${runs.join(",")}`);
+  const pictures = { federations: "/", federation: of(""), run: of(`/runs/${runs[0]}`), compare, plan: of("/plan"), submit: of("/submit") };
   for (const width of [1440, 390]) {
     for (const scheme of ["light", "dark"]) {
       for (const [name, at] of Object.entries(pictures)) {
