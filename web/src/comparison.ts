@@ -1,24 +1,24 @@
 // Runs beside each other: curves over each other, settings that differ, results, cost. Pure: runs and reports in, rows out.
 
+import type { Axis } from "./charts/Curves.svelte";
 import type { Run, Scalar, TrainingReport } from "./api";
 import { bytes, duration, metric as told } from "./format";
-import { curves, failedIn, PHASES, roundSeconds, roundsOf, runSeconds, type Curve, type PhaseName } from "./training";
-
-/** As many as there are colours. */
-export const MAX_COMPARED = 8;
+import { curves, epsilonOf, failedIn, PHASES, roundSeconds, roundsOf, runSeconds, type Curve, type PhaseName } from "./training";
+import { strategyOf } from "./words";
 
 const STRATEGY = "strategy";
 const ROUNDS = "num-server-rounds";
 
-/** Also where it is that of the app or of the SuperLink. */
-export const strategyOf = (run: Run): string | undefined => run.training?.strategy || run.config?.[STRATEGY]?.toString();
+/** Words that metrics begin or go on with, as in `loss` and `top1_acc`. */
+const LOWER_IS_BETTER = /(^|[^a-z])(loss|err|r?mse|mae|perplexity)/i;
+const HIGHER_IS_BETTER = /(^|[^a-z])(acc|r?auc|f1|precision|recall|score|r2)/i;
 
-export const letterOf = (index: number): string => String.fromCharCode(65 + index);
-export const colorOf = (index: number): string => `--series-${index + 1}`;
-
+/** A run that is compared. */
 export interface Subject {
   run: Run;
   reports: TrainingReport[];
+  letter: string;
+  color: string;
 }
 
 /** What a chart shows: `evaluate acc`. */
@@ -27,8 +27,6 @@ export interface Topic {
   phase: PhaseName;
   metric: string;
 }
-
-export type Along = "round" | "time";
 
 /** All metrics that any of the runs has; those of the evaluation first. */
 export function topics(all: Curve[][]): Topic[] {
@@ -40,7 +38,7 @@ export function topics(all: Curve[][]): Topic[] {
 }
 
 /** Where on the axis each round ends. */
-export function positions({ run, reports }: Subject, along: Along): number[] {
+export function positions({ run, reports }: Subject, along: Axis): number[] {
   const rounds = roundsOf(reports);
   const start = run.started_at ?? rounds[0]?.started_at ?? 0;
   return rounds.map((report) => (along === "round" ? report.round : Math.max(0, report.started_at + roundSeconds(report) - start)));
@@ -94,29 +92,17 @@ export function results(all: Curve[][], shown: Topic[]): Row[] {
 /** Known by the name of the metric only; nothing is best among equals. */
 function bestOf(metric: string, values: (number | undefined)[]): boolean[] | undefined {
   const finite = values.filter((value) => value !== undefined && Number.isFinite(value)) as number[];
-  const lower = /loss|err|mse|mae|perplexity/.test(metric);
-  if (new Set(finite).size < 2 || !(lower || /acc|auc|f1|precision|recall|score|r2/.test(metric))) return undefined;
+  const lower = LOWER_IS_BETTER.test(metric);
+  if (new Set(finite).size < 2 || !(lower || HIGHER_IS_BETTER.test(metric))) return undefined;
   const best = lower ? Math.min(...finite) : Math.max(...finite);
   return values.map((value) => value === best);
 }
 
-export interface Cost {
-  seconds: number | undefined;
-  rounds: number;
-  roundSeconds: number | undefined;
-  /** From each instruction to its reply, over all replies; unknown where reports leave out single nodes. */
-  nodeSeconds: number | undefined;
-  nodes: number | undefined;
-  replies: number;
-  failures: number;
-  checkpointBytes: number | undefined;
-  epsilon: number | undefined;
-}
-
-export function costOf({ run, reports }: Subject, now_s: number): Cost {
+function costOf({ run, reports }: Subject, now_s: number) {
   const rounds = roundsOf(reports);
   const phases = rounds.flatMap((report) => PHASES.flatMap((phase) => report[phase] ?? []));
   const replies = phases.flatMap((phase) => phase.clients ?? []);
+  // Long reports leave out single nodes; then nothing is said of them.
   const isWhole = replies.length > 0 && phases.every((phase) => (phase.clients?.length ?? 0) >= phase.answered);
   return {
     seconds: runSeconds(run, now_s),
@@ -127,13 +113,13 @@ export function costOf({ run, reports }: Subject, now_s: number): Cost {
     replies: phases.reduce((sum, phase) => sum + phase.answered, 0),
     failures: phases.reduce((sum, phase) => sum + failedIn(phase), 0),
     checkpointBytes: reports.findLast((report) => report.checkpoint)?.checkpoint?.size_bytes,
-    epsilon: reports.at(-1)?.epsilon,
+    epsilon: epsilonOf(reports),
   };
 }
 
 export function costs(subjects: Subject[], now_s: number): Row[] {
   const all = subjects.map((subject) => costOf(subject, now_s));
-  const row = (name: string, of: (cost: Cost) => number | undefined, tell: (value: number) => string): Row => {
+  const row = (name: string, of: (cost: (typeof all)[number]) => number | undefined, tell: (value: number) => string): Row => {
     const sizes = all.map(of);
     return { name, sizes: new Set(sizes).size > 1 ? sizes : undefined, cells: sizes.map((size) => (size === undefined ? undefined : tell(size))) };
   };

@@ -1,7 +1,7 @@
 // Tables as CSV (RFC 4180), for spreadsheets and data frames. Pure but for `save`, which hands a file to the browser.
 
 import type { MetricReport, Run, TrainingReport } from "./api";
-import { metricKey, PHASES, roundsOf } from "./training";
+import { metricKey, numberOf, PHASES, roundsOf } from "./training";
 
 export type Cell = string | number | boolean | undefined;
 export type Row = Record<string, Cell>;
@@ -73,7 +73,7 @@ export function runRow(run: Run): Row {
 /** A list has a column for each of its numbers. */
 function put(row: Row, name: string, value: MetricReport): void {
   if (Array.isArray(value)) value.forEach((one, index) => (row[`${name}_${index}`] = one));
-  else row[name] = typeof value === "string" ? { nan: "NaN" }[value] ?? value : value;
+  else row[name] = numberOf(value) ?? undefined;
 }
 
 /** Offers a file for download. */

@@ -3,9 +3,8 @@
 // A filter is words, all of which must be found, and comparisons such as `strategy=FedAdam`, `lr<0.1`, `acc>=0.9`.
 
 import type { Run, Scalar } from "./api";
-import { strategyOf } from "./comparison";
 import { PHASES, plain, runSeconds } from "./training";
-import { runOf } from "./words";
+import { runOf, strategyOf } from "./words";
 
 const COMPARISON = /^([\w.-]+)(!=|>=|<=|=|>|<)(.*)$/;
 

@@ -30,7 +30,9 @@ export function measures(rounds: TrainingReport[]): Measure[] {
   const others = phases.flatMap(({ phase, replies }) =>
     MEASURES.filter(([, among, of]) => among.includes(phase) && replies.some((reply) => of(reply) !== null)).map(([name, , of]) => ({ title: `${phase} ${name}`, phase, of })),
   );
-  return [...metrics, ...others];
+  // Apps choose the names of their metrics, and may choose `weight`.
+  const all = [...metrics, ...others];
+  return all.filter(({ title }, index) => all.findIndex((one) => one.title === title) === index);
 }
 
 /** The values of each node, one for each round; null where it was not asked or did not reply. */

@@ -19,6 +19,9 @@ export const roundsOf = (reports: TrainingReport[]): TrainingReport[] => reports
 export const runSeconds = (run: Run, now_s: number): number | undefined =>
   run.started_at === undefined ? undefined : Math.max(0, (run.finished_at ?? now_s) - run.started_at);
 
+/** The privacy that was spent so far; the report about the whole training does not say it. */
+export const epsilonOf = (reports: TrainingReport[]): number | undefined => reports.findLast((report) => report.epsilon !== undefined)?.epsilon;
+
 /** One number of a metric; of several their mean. */
 export function numberOf(value: MetricReport | undefined): number | null {
   if (value === undefined) return null;

@@ -61,6 +61,9 @@ export function runOf(run: Run): Told {
 /** The app without its publisher, as a title. */
 export const appName = (run: Run): string => run.app.split("/").at(-1) || run.app;
 
+/** Also where it is that of the app or of the SuperLink. */
+export const strategyOf = (run: Run): string | undefined => run.training?.strategy || run.config?.strategy?.toString();
+
 /** Ids have 20 digits; the last six tell runs apart for people. */
 export const shortId = (id: string): string => (id.length > 8 ? `…${id.slice(-6)}` : id);
 

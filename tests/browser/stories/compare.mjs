@@ -23,6 +23,7 @@ await play(async () => {
   await wrongAddresses(runs);
   await running(runs[0]);
   await nodes(runs[0]);
+  await hostile(runs[0]);
   await looks(address, runs);
 });
 
@@ -47,7 +48,7 @@ async function list([slow, slower, adam]) {
   await shows(page, "two comparisons", [slow]);
 
   await search.fill(`${OURS} acc>=0`);
-  const order = await orderedBy(page, "acc", [slow, slower, adam]);
+  const order = await orderedBy(page, "loss", [slow, slower, adam]);
   await page.waitForURL(/order=-evaluate/);
   await page.reload();
   await shows(page, "the same after a reload", order);
@@ -188,6 +189,18 @@ async function nodes(run) {
   assert.deepEqual(rounds.map((row) => row.round), ["1", "2", "3", "4"]);
 }
 
+/** Names that a spreadsheet takes for formulas, separators, numbers that JSON does not have, metrics with the name of something else. */
+async function hostile(run) {
+  const client = { node: "=1+1", weight: 1, seconds: 1, metrics: { 'a,"b"': "-inf", weight: 7, loss: 2, train_loss: 3 } };
+  const report = { round: 1, kind: "round", strategy: "", rounds_planned: 1, started_at: 5, train: { seconds: 2, asked: 1, answered: 1, clients: [client], metrics: { loss: "nan", list: [1, -2] } } };
+  const page = await visit({ token: stage.tokens.viewer });
+  await page.route(`${stage.url}/api/v1${at}/runs/${run}/rounds**`, (route) => route.fulfill({ json: { reports: [report], more: false } }));
+  await page.goto(`${stage.url}${at}/runs/${run}`);
+  const text = async (name) => readFileSync(await (await file(page, page.getByRole("region", { name, exact: true }).getByRole("button", { name: "Download CSV" }))).path(), "utf8");
+  assert.equal(await text("Metrics"), "round,started_at,seconds,nodes,update_norm,epsilon,train_loss,train_list_0,train_list_1\r\n1,5,2,1,,,NaN,1,-2\r\n");
+  assert.equal(await text("Metrics by node"), `round,phase,node,node_id,failure,weight,seconds,update_norm,chosen,"train_a,""b""",train_weight,train_loss\r\n1,train,'=1+1,'=1+1,,1,1,,,-inf,7,3\r\n`);
+}
+
 async function looks(address, runs) {
   for (const [width, scheme] of VIEWS) {
     const page = await visit({ token: stage.tokens.viewer, width, scheme, at: address });
@@ -202,10 +215,14 @@ async function looks(address, runs) {
   }
 }
 
+async function file(page, button) {
+  const [offered] = await Promise.all([page.waitForEvent("download"), button.click()]);
+  assert.match(offered.suggestedFilename(), /\.csv$/);
+  return offered;
+}
+
 async function downloaded(page, button) {
-  const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
-  assert.match(file.suggestedFilename(), /\.csv$/);
-  const [head, ...rows] = readFileSync(await file.path(), "utf8").split("\r\n").slice(0, -1).map((line) => line.split(","));
+  const [head, ...rows] = readFileSync(await (await file(page, button)).path(), "utf8").split("\r\n").slice(0, -1).map((line) => line.split(","));
   return rows.map((row) => Object.fromEntries(row.map((cell, index) => [head[index], cell])));
 }
 

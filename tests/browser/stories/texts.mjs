@@ -74,7 +74,7 @@ async function models() {
   await answer(viewer, `${at}/models`, { items: files });
   await viewer.goto(`${stage.url}${at}/runs`);
   await viewer.getByText("Round 2, final").waitFor();
-  assert.equal(await viewer.getByRole("button", { name: /^Download/ }).count(), 0, "the server lets only runners download");
+  assert.equal(await viewer.getByRole("button", { name: /^Download the model/ }).count(), 0, "the server lets only runners download");
 }
 
 /** A field is offered once, and only where the run takes it. */
