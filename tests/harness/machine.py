@@ -55,11 +55,11 @@ def _path() -> str:
 class Machine:
     """A machine that can be booted and halted repeatedly."""
 
-    def __init__(self, workspace: Workspace, name: str, network: Namespace, shown: dict[str, Path]):
-        """`shown` are directories of the host by the path at which they are mounted."""
+    def __init__(self, workspace: Workspace, name: str, network: Namespace, shown: dict[str, Path], of: Path | None = None):
+        """`shown` are directories of the host by the path at which they are mounted; `of` is the tree that it is a copy of."""
         self.workspace, self.name, self.network, self.shown = workspace, name, network, shown
         self.root = workspace.root / f"machine-{name}"
-        subprocess.run(["cp", "--archive", "--reflink=auto", str(tree()), str(self.root)], check=True)
+        subprocess.run(["cp", "--archive", "--reflink=auto", str(of or tree()), str(self.root)], check=True)
         self._process: Process | None = None
         self._leader = 0
 

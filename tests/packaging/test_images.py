@@ -1,21 +1,15 @@
 """The images FROM scratch: what is in them, that the same program gives the same image, and a training in containers as strict as
 pods of the operator."""
 
-import io
 import json
-import tarfile
-import urllib.request
 
 import numpy as np
 import pytest
 
 from harness.federation import APPS
-from harness.images import Images, build, build_from, import_debian
+from harness.images import ContainerFederation, Images, build, build_from, import_debian
 from harness.podman import podman
-from harness.ports import free_port
-from harness.trellis_run import RUN_LIMIT_S
-from harness.waiting import wait_for
-from harness.workspace import Workspace, trellis_binary
+from harness.workspace import trellis_binary
 from provision import CannotBeHad, releases
 
 ROLES = ("operator", "superlink", "supernode")
@@ -32,7 +26,6 @@ print(json.dumps([os.stat("/var/lib").st_uid, own.st_uid, stat.S_IMODE(own.st_mo
 """
 # The newest asks for packages that an index may not have yet (versions.ini).
 FLOWER = "1.41"
-START_LIMIT_S = 30.0
 
 pytestmark = pytest.mark.trellis_only
 
@@ -55,7 +48,7 @@ def test_an_image_has_our_program_and_no_other(images: Images, role):
     assert settings["User"] == "65532:65532"
     entry = ["/usr/bin/trellis"] + (["operator", "run"] if role == "operator" else [role])
     assert settings["Entrypoint"] == entry
-    files = contents(images, role)
+    files = images.contents(role)
     programs = [name for name, member in files.items() if member.isfile() and member.mode & 0o111]
     assert programs == ["usr/bin/trellis"]
     assert files["tmp"].mode & 0o7777 == 0o1777
@@ -63,23 +56,6 @@ def test_an_image_has_our_program_and_no_other(images: Images, role):
         assert "var/lib/trellis" not in files, "it keeps nothing"
     else:
         assert (files["var/lib/trellis"].uid, files["var/lib/trellis"].mode & 0o777) == (65532, 0o770)
-
-
-def contents(images: Images, role: str) -> dict[str, tarfile.TarInfo]:
-    """What is in an image, by its names."""
-    saved = images.podman.state / f"{role}.tar"
-    images.podman.run("save", "--format", "oci-archive", "--output", str(saved), images.name(role))
-    found: dict[str, tarfile.TarInfo] = {}
-    with tarfile.open(saved) as archive:
-
-        def blob(entry: dict) -> bytes:
-            return archive.extractfile("blobs/" + entry["digest"].replace(":", "/")).read()
-
-        index = json.loads(archive.extractfile("index.json").read())
-        for layer in json.loads(blob(index["manifests"][0]))["layers"]:
-            with tarfile.open(fileobj=io.BytesIO(blob(layer)), mode="r:*") as files:
-                found |= {member.name.strip("/"): member for member in files.getmembers()}
-    return found
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -103,66 +79,18 @@ def test_the_same_program_gives_the_same_image_by_either_builder(images: Images,
     assert build(images.podman, trellis_binary(), "superlink", builder=builder).digest("superlink") == before
 
 
-def is_healthy(port: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
-
-
-class Federation:
-    """A SuperLink and nodes, each in a container that may do nothing."""
-
-    def __init__(self, images: Images, workspace: Workspace):
-        self.images, self.workspace = images, workspace
-        self.shared = workspace.root / "shared"
-        self.shared.mkdir()
-        # The models of the SuperLink, who is another user in its container.
-        self.shared.chmod(0o777)
-        self.http, fleet, control, inner = (str(free_port()) for _ in range(4))
-        images.start(
-            "superlink",
-            "superlink",
-            "--insecure",
-            *("--port", self.http, "--fleet-api-address", f"127.0.0.1:{fleet}"),
-            *("--control-api-address", f"127.0.0.1:{control}", "--serverappio-api-address", f"127.0.0.1:{inner}"),
-            *("--models-dir", str(self.shared)),
-            flags=(f"--volume={self.shared}:{self.shared}",),
-        )
-
-    def start_nodes(self, role: str, flags: tuple[str, ...] = ()) -> None:
-        for number in range(NODES):
-            config = f"partition-id={number} num-partitions={NODES}"
-            words = ("--insecure", "--superlink", f"127.0.0.1:{self.http}", "--node-config", config)
-            self.images.start(role, f"node-{number}", *words, flags=flags)
-
-    def train(self, app: str, **settings: object) -> None:
-        argv = [str(trellis_binary()), "run", app, "-o", "json", "--rounds", str(ROUNDS)]
-        argv += ["--superlink", f"127.0.0.1:{self.http}", "--insecure"]
-        argv += [word for name, value in settings.items() for word in ("--set", f"{name.replace('_', '-')}={value}")]
-        wait_for("the SuperLink to answer", lambda: is_healthy(self.http), START_LIMIT_S)
-        training = self.workspace.start("run", argv)
-        code = training.wait_exit(RUN_LIMIT_S)
-        podman = self.images.podman
-        told = "\n".join(podman.run("logs", each) for each in podman.containers())
-        assert code == 0, f"{training.output()}\n{told}"
-        ended = [json.loads(line) for line in training.output().splitlines() if line.startswith("{")][-1]
-        assert ended["status"] == "completed"
-
-
 @pytest.fixture
 def federation(images: Images, workspace: Workspace):
-    yield Federation(images, workspace)
+    yield ContainerFederation(images, workspace, NODES)
     images.podman.close()
 
 
-def test_containers_that_may_nothing_train(federation: Federation):
+def test_containers_that_may_nothing_train(federation: ContainerFederation):
     federation.start_nodes("supernode")
-    federation.train("native:mlp")
+    federation.train("native:mlp", ROUNDS)
 
 
-def test_flower_apps_train_beside_a_python(images: Images, federation: Federation):
+def test_flower_apps_train_beside_a_python(images: Images, federation: ContainerFederation):
     """python.Dockerfile as it is, on a Debian of our own in place of the image that it names."""
     try:
         base = import_debian(images.podman, "python", PYTHON)
@@ -180,4 +108,4 @@ def test_flower_apps_train_beside_a_python(images: Images, federation: Federatio
     model = federation.shared / "first.npz"
     np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
     nodes = {f"min_{what}_nodes": NODES for what in ("available", "train", "evaluate")}
-    federation.train(str(APPS / "numpy_fedavg"), initial_model=model.name, **nodes)
+    federation.train(str(APPS / "numpy_fedavg"), ROUNDS, initial_model=model.name, **nodes)

@@ -48,7 +48,7 @@ def test_two_builds_are_equal(small_program, tmp_path, monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     second = build(tmp_path / "two", small_program)
     assert first.name == second.name and first.read_bytes() == second.read_bytes()
-    assert first.name.startswith("trellis_fl-") and first.name.endswith("-py3-none-manylinux_2_17_x86_64.whl")
+    assert first.name.startswith("trellis_fl-") and first.name.endswith("-py3-none-manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl")
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
         assert archive.testzip() is None and not [name for name in names if "__pycache__" in name]

@@ -90,6 +90,12 @@ pub enum Command {
     Completions {
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands
+    #[command(hide = true)]
+    Man {
+        /// The directory for them
+        directory: std::path::PathBuf,
+    },
 }
 
 /// The command that the arguments name; or help, version or a refusal, which is to be shown. `called` is how the user

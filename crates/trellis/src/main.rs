@@ -19,6 +19,7 @@ mod help;
 mod image;
 mod keep;
 mod login;
+mod man;
 mod model;
 mod node;
 mod nodes;
@@ -144,5 +145,6 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Schema(args) => schema::run(&args),
         Command::Version(args) => version::run(&args),
         Command::Completions { shell } => completions::run(shell),
+        Command::Man { directory } => man::run(&directory),
     }
 }
