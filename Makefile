@@ -14,6 +14,11 @@ FAKE_ONE := $(TARGET_DIR)/debug/fake-one
 # the compiler cannot be static.
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 STATIC_LIBC := $(filter /%,$(shell cc -print-file-name=libc.a))
+# A release has no paths and no times of the machine that built it: two builds are equal. Of two prefixes that fit, the last counts.
+CARGO_HOME ?= $(HOME)/.cargo
+PLACES := $(CURDIR)=/trellis $(CARGO_HOME)=/cargo $(TARGET_DIR)=/target
+REPRODUCIBLE = SOURCE_DATE_EPOCH=0 CFLAGS="$(CFLAGS) $(PLACES:%=-ffile-prefix-map=%)" \
+  RUSTFLAGS="$(RUSTFLAGS) $(PLACES:%=--remap-path-prefix=%) $(if $(STATIC_LIBC),-C target-feature=+crt-static)"
 
 # Arguments for the suites and the measurement, e.g. make interop ARGS="-k tls", make bench ARGS=--quick
 ARGS ?=
@@ -21,6 +26,7 @@ KILLS ?= 50
 SEED ?=
 FUZZ_TARGET ?= object_decoder
 FUZZ_SECONDS ?= 600
+CROSS ?= aarch64
 
 .PHONY: help
 help: ## list the targets
@@ -150,16 +156,27 @@ fuzz-corpus: ## minimise the inputs that `make fuzz` found for FUZZ_TARGET, and 
 .PHONY: release
 release: ## build the binary as it is shipped: static where the C library can be linked so
 ifneq ($(STATIC_LIBC),)
-	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) build --release --package trellis --target $(HOST)
+	$(REPRODUCIBLE) $(CARGO) build --release --package trellis --target $(HOST)
 	@mkdir -p $(dir $(RELEASE_BIN)) && ln -f $(TARGET_DIR)/$(HOST)/release/trellis $(RELEASE_BIN)
 else
 	@echo "note: there is no static C library here (libc.a): the binary will need the one of the machine it runs on"
-	$(CARGO) build --release --package trellis
+	$(REPRODUCIBLE) $(CARGO) build --release --package trellis
 endif
 
 .PHONY: wheel
 wheel: release ## dist/trellis_fl-*.whl: the Python package with the release binary, for pip
 	$(PYTHON) python/sdk/build_wheel.py --program $(RELEASE_BIN) --out dist
+
+.PHONY: dist
+dist: release ## everything that is published, in dist/: archives, .deb, .rpm, wheels, images, chart, bill of materials, provenance, checksums (CROSS=aarch64: for these machines too, where Rust and gcc can)
+	@nfpm=$$($(PYTHON) tests/provision_kube.py nfpm); \
+	programs=$$($(foreach machine,$(CROSS),$(REPRODUCIBLE) deploy/dist/cross.sh $(machine) || [ $$? -eq 75 ];)); \
+	$(PYTHON) deploy/dist/dist.py $$(printf -- '--program %s ' $(RELEASE_BIN) $$programs) --nfpm $$nfpm/nfpm --out dist
+
+.PHONY: dist-test
+dist-test: kube-parts ## install what `make dist` made in clean systems, train, upgrade, uninstall; build once more and compare (root; ARGS="-k 'not rebuild'": without that)
+	@$(PYTHON) tests/provision_kube.py helm nfpm > /dev/null
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py dist $(ARGS)
 
 .PHONY: provision
 provision: ## install the official Flowers and the Kubernetes control plane that `make test` needs into the test cache, where that is possible

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-COMPRESSION_LEVEL = 9
+COMPRESSION_LEVEL = 6
 
 
 @dataclass(frozen=True)

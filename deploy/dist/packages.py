@@ -44,8 +44,7 @@ def configuration(root: Path, machine: str, version: str, time: int) -> dict[str
         "mtime": datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "contents": contents,
         "scripts": SCRIPTS,
-        "deb": {"compression": "xz"},
-        "rpm": {"compression": "xz", "buildhost": "trellis"},
+        "rpm": {"buildhost": "trellis"},
         "overrides": {"deb": {"depends": ["passwd"]}, "rpm": {"depends": ["/usr/sbin/useradd"]}},
     }
 

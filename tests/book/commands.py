@@ -24,6 +24,7 @@ PAGES_ELSEWHERE = {
     "start/opennebula.md": "a cloud: the commands are those of opennebula.md",
     "gpu.md": "a machine with a GPU; without one the checks rightly fail. crates/control/doctor tests them",
     "monitoring.md": "a checkout, an editor and Prometheus: tests/monitoring runs the files with Debian's",
+    "install.md": "root, and the files of a release: tests/dist installs all of them in clean systems",
     "start/contributor.md": "a checkout and a toolchain: continuous integration runs make test",
 }
 

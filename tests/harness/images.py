@@ -115,10 +115,11 @@ def is_healthy(port: str) -> bool:
 class ContainerFederation:
     """A SuperLink and nodes, each in a container that may do nothing."""
 
-    def __init__(self, images: Images, workspace: Workspace, nodes: int):
+    def __init__(self, images: Images, workspace: Workspace, nodes: int, flags: tuple[str, ...] = ()):
+        """`flags` are of the SuperLink's container."""
         self.images, self.workspace, self.nodes = images, workspace, nodes
         self.shared = workspace.root / "shared"
-        self.shared.mkdir()
+        self.shared.mkdir(exist_ok=True)
         # The models of the SuperLink, who is another user in its container.
         self.shared.chmod(0o777)
         self.http, fleet, control, inner = (str(free_port()) for _ in range(4))
@@ -129,7 +130,7 @@ class ContainerFederation:
             *("--port", self.http, "--fleet-api-address", f"127.0.0.1:{fleet}"),
             *("--control-api-address", f"127.0.0.1:{control}", "--serverappio-api-address", f"127.0.0.1:{inner}"),
             *("--models-dir", str(self.shared)),
-            flags=(f"--volume={self.shared}:{self.shared}",),
+            flags=(f"--volume={self.shared}:{self.shared}", *flags),
         )
 
     def start_nodes(self, role: str, flags: tuple[str, ...] = ()) -> None:
