@@ -15,6 +15,8 @@ SCRIPTS = {name: str(HERE / "scripts" / f"{name}.sh") for name in ("postinstall"
 # What nfpm, and with it each kind of package, calls the machines of Rust.
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 KINDS = ("deb", "rpm")
+# Directories of every system. The others belong to the package, as rpm removes no others.
+USUAL = {"bin", "share", "share/doc", "share/man", "share/man/man1"}
 
 
 def build(nfpm: str, root: Path, machine: str, version: str, time: int, out: Path) -> None:
@@ -31,6 +33,8 @@ def configuration(root: Path, machine: str, version: str, time: int) -> dict[str
     files = [(path, f"/usr/{path.relative_to(root)}") for path in sorted(root.rglob("*")) if not path.is_dir()]
     files += [(path, f"/usr/lib/systemd/system/{path.name}") for path in sorted(SYSTEMD.glob("*.service"))]
     contents = [entry(path, target) for path, target in files]
+    own = sorted({path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_dir()} - USUAL)
+    contents += [{"dst": directory, "type": "dir"} for directory in ["/etc/trellis", *(f"/usr/{name}" for name in own)]]
     contents += [entry(path, f"/etc/trellis/{path.name}") | {"type": "config|noreplace"} for path in sorted((HERE / "etc").iterdir())]
     return {
         "name": "trellis",

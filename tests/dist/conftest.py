@@ -1,5 +1,6 @@
 """What `make dist` made, an older release of the same program, and clean systems to install them in."""
 
+import json
 import os
 import subprocess
 import sys
@@ -128,8 +129,10 @@ class System:
         few = " ".join(f"--set min-{what}-nodes=1" for what in ("available", "train", "evaluate"))
         self.run(f"trellis run native:mlp --superlink 127.0.0.1:8000 --insecure --rounds {ROUNDS} {few}", USER)
 
-    def runs(self) -> int:
-        return self.run("trellis runs --superlink 127.0.0.1:8000 --insecure -o json").count('"status"')
+    def models(self) -> set[str]:
+        """Runs with a model, as the SuperLink keeps them."""
+        told = json.loads(self.run("trellis model ls --models /var/lib/trellis/superlink/models -o json"))
+        return {each["run_id"] for each in told["checkpoints"]}
 
     def pids(self) -> list[str]:
         return self.run("systemctl show --property=MainPID " + " ".join(f"trellis-{each}" for each in SERVICES)).split()

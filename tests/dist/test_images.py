@@ -66,15 +66,15 @@ def test_an_index_has_every_machine_that_has_an_archive(release: Release):
 def test_images_train_upgrade_and_leave_nothing(engine: Podman, workspace: Workspace, release: Release, older: Release):
     engine.run("volume", "create", "link")
     state = ("--volume=link:/var/lib/trellis",)
-    runs = []
+    nodes = []
     for each in (older, release):
         federation = ContainerFederation(load(engine, each), workspace, NODES, state)
         federation.start_nodes("supernode")
         federation.train("native:mlp", 2)
-        told = engine.run("exec", "superlink", "trellis", "runs", "--superlink", f"127.0.0.1:{federation.http}", "--insecure", "-o", "json")
-        runs.append(told.count('"status"'))
+        told = engine.run("exec", "superlink", "trellis", "nodes", "--superlink", f"127.0.0.1:{federation.http}", "--insecure", "-o", "json")
+        nodes.append(len(json.loads(told)["nodes"]))
         engine.close()
-    assert runs == [1, 2], "runs outlive an upgrade"
+    assert nodes == [NODES, 2 * NODES], "what the SuperLink knows outlives an upgrade"
     engine.run("volume", "rm", "link")
     engine.run("rmi", "--all", "--force")
     assert engine.run("images", "--quiet") == "" and engine.run("volume", "ls", "--quiet") == ""

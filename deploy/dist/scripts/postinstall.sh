@@ -14,7 +14,8 @@ chgrp trellis /etc/trellis
 chmod 0750 /etc/trellis
 
 first=$(PATH="/usr/local/sbin:/usr/local/bin:$PATH" command -v trellis || true)
-if [ -n "$first" ] && [ "$first" != /usr/bin/trellis ]; then
+# On some systems /bin is /usr/bin.
+if [ -n "$first" ] && [ "$(readlink -f "$first")" != /usr/bin/trellis ]; then
     echo "trellis: $first is another installation, which shells find first: remove it (install.sh --uninstall of its archive, or pip uninstall trellis-fl), or call /usr/bin/trellis" >&2
 fi
 if [ -d /run/systemd/system ]; then
