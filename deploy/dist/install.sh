@@ -24,22 +24,32 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$here"
-# Only what the archive has, so that nothing else is touched.
+# Only what the archive has, so that nothing else is touched, and directories that were made for it.
 files=$(find bin share ! -type d | sort)
+made=$prefix/share/doc/trellis/directories
 if [ -n "$remove" ]; then
-    for file in $files; do
+    directories=$(sort -r "$made" 2> /dev/null || true)
+    for file in $files share/doc/trellis/directories; do
         rm -f "$prefix/$file" 2> /dev/null || fail "no permission to remove $prefix/$file: use sudo"
     done
-    # Directories that are empty now.
-    find bin share -depth -type d | while read -r directory; do
+    for directory in $directories; do
         rmdir "$prefix/$directory" 2> /dev/null || true
     done
     exit 0
 fi
-"bin/trellis" version > /dev/null 2>&1 || fail "bin/trellis does not start on this machine ($(uname -sm)): the archive is for another one"
-mkdir -p "$prefix/bin" 2> /dev/null && [ -w "$prefix/bin" ] || fail "no permission to write to $prefix: use sudo, or --prefix with a directory of yours"
+bin/trellis version > /dev/null 2>&1 || fail "bin/trellis does not start on this machine ($(uname -sm)): the archive is for another one"
+new=
+for directory in $(find bin share -type d | sort); do
+    if [ ! -d "$prefix/$directory" ]; then
+        mkdir -p "$prefix/$directory" 2> /dev/null || fail "no permission to write to $prefix: use sudo, or --prefix with a directory of yours"
+        new="$new $directory"
+    fi
+done
+[ -w "$prefix/bin" ] || fail "no permission to write to $prefix: use sudo, or --prefix with a directory of yours"
+for directory in $new; do
+    echo "$directory" >> "$made"
+done
 for file in $files; do
-    mkdir -p "$prefix/${file%/*}"
     # Beside the old file, and then in its place: a program that runs keeps its own.
     cp -P "$file" "$prefix/$file.new"
     mv -f "$prefix/$file.new" "$prefix/$file"

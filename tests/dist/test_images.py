@@ -36,7 +36,7 @@ def load(engine: Podman, release: Release) -> Images:
 def described(images: Images, role: str) -> tuple[dict, dict]:
     config = json.loads(images.podman.run("image", "inspect", images.name(role)))[0]["Config"]
     files = {
-        name: (member.type, member.mode, member.uid, member.gid, member.linkname, member.size if member.isfile() else 0)
+        name: (member.type, member.mode & 0o7777, member.uid, member.gid, member.linkname, member.size if member.isfile() else 0)
         for name, member in images.contents(role).items()
         if name not in ("", ".")
     }

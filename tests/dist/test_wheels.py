@@ -37,13 +37,7 @@ def test_a_wheel_lives_and_leaves_nothing(system: System, release: Release, olde
 
 @pytest.mark.parametrize(
     ("platform", "chosen"),
-    [
-        ("manylinux_2_17_x86_64", MANY),
-        ("manylinux_2_39_x86_64", MANY),
-        ("musllinux_1_2_x86_64", MUSL),
-        ("macosx_14_0_arm64", ANY),
-        ("win_amd64", ANY),
-    ],
+    [(MANY, MANY), (MUSL, MUSL), ("macosx_14_0_arm64", ANY), ("win_amd64", ANY)],
 )
 def test_pip_takes_the_wheel_of_the_platform(release: Release, tmp_path, platform, chosen):
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-index", "--find-links", str(release.directory)]
