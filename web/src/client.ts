@@ -205,6 +205,12 @@ export const runLog =
   (after, signal) =>
     json(`${runRoute(name, id)}/log${query({ after, wait: after !== undefined })}`, { signal });
 
+/** What ClientApps wrote on a node in a run. */
+export const appLog =
+  (name: string, id: string, node: string): ReadLog =>
+  (after, signal) =>
+    json(runRoute(name, id) + path`/nodes/${node}/log` + query({ after, wait: after !== undefined }), { signal });
+
 export const partLog =
   (name: string, part: string): ReadLog =>
   (after, signal) =>

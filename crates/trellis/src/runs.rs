@@ -54,13 +54,14 @@ const LOGS_HELP: &str = "\
 Examples:
   trellis logs                                       the log of the newest run
   trellis logs -f 1234                               of a run, following it to its end
+  trellis logs 1234 --node clinic-7                  what its ClientApps wrote on a node
   trellis logs --part coordinator                    the last lines of the SuperLink
   trellis logs -f --part nodes-2                     of a node, following it
 
-Exit codes: 0; 1 there is no server, no such run or part; 130 interrupted by Ctrl-C.
+Exit codes: 0; 1 there is no server, no such run, node or part; 130 interrupted by Ctrl-C.
 ";
 
-/// Show the log of a run, of the SuperLink or of a node
+/// Show the log of a run, of its ClientApps on a node, of the SuperLink or of a node
 #[derive(Debug, Args)]
 #[command(after_help = LOGS_HELP)]
 pub struct LogsArgs {
@@ -71,6 +72,10 @@ pub struct LogsArgs {
     /// Of the program of `coordinator` or of a node
     #[arg(long, value_name = "PART")]
     part: Option<String>,
+
+    /// What ClientApps of the run wrote on this node, by its name or id: also on a node that joined from elsewhere
+    #[arg(long, value_name = "NODE", conflicts_with = "part")]
+    node: Option<String>,
 
     /// Follow the log
     #[arg(short, long)]
@@ -215,9 +220,10 @@ async fn logs(args: &LogsArgs) -> Result<(), CommandError> {
     loop {
         // The existing log is printed at once; only new lines are waited for.
         let wait = args.follow && after.is_some();
-        let asked = match (&run, &args.part) {
-            (Some(run), _) => client.run_log(&name, run, after.as_deref(), wait).await,
-            (None, part) => {
+        let asked = match (&run, &args.node, &args.part) {
+            (Some(run), Some(node), _) => client.app_log(&name, run, node, after.as_deref(), wait).await,
+            (Some(run), None, _) => client.run_log(&name, run, after.as_deref(), wait).await,
+            (None, _, part) => {
                 let part = part.as_deref().unwrap_or("coordinator");
                 client.part_log(&name, part, after.as_deref(), wait).await
             }
@@ -230,9 +236,10 @@ async fn logs(args: &LogsArgs) -> Result<(), CommandError> {
         match args.output.format {
             Format::Table => print(&text),
             // Part by part, as it grows.
-            format if !text.is_empty() => {
-                print(&trellis_terminal::entry(format, &json!({"run": run, "part": args.part, "text": text})))
-            }
+            format if !text.is_empty() => print(&trellis_terminal::entry(
+                format,
+                &json!({"run": run, "node": args.node, "part": args.part, "text": text}),
+            )),
             _ => {}
         }
         let nothing_new = text.is_empty() && !wait;

@@ -1,8 +1,9 @@
-// A node has a page: its version, shard, load and log; an administrator drains it, and ends that again.
+// A node has a page: its version, shard, load, log and the output of its apps; an administrator drains it, and ends that again.
 import assert from "node:assert/strict";
 import { call, finished, play, sound, stage, startRun, until, visit } from "../stage.mjs";
 
 const SETTLE_MS = 120_000;
+const OUTPUT_MS = 5_000;
 const NODE = "imaging-1";
 
 await play(async () => {
@@ -21,6 +22,17 @@ await play(async () => {
   const load = page.getByRole("region", { name: "Load" });
   await until("its replies", async () => /Now\s*idle.*Replies\s*4\b.*Mean time to reply\s*\d/.test(await load.textContent()));
   await until("its log", async () => /\S/.test(await page.getByRole("region", { name: `Log of ${NODE}` }).textContent()));
+
+  // What its ClientApps write appears without a reload, also on the page of the run.
+  await finished(await startRun(1, { dataset: "csv:/nowhere" }));
+  const output = page.getByRole("region", { name: `Output of ClientApps on ${NODE}` });
+  const failed = async () => /ERROR: .*\/nowhere/.test(await output.textContent());
+  await until("the error of the app", failed, OUTPUT_MS);
+  await sound(page, "the output of apps");
+  await load.getByRole("link").click();
+  await page.getByLabel("Whose log").selectOption(NODE);
+  await until("the same on the page of the run", failed);
+  await page.goBack();
 
   await page.getByRole("button", { name: "Drain…" }).click();
   await sound(page, "the question before a drain");

@@ -189,6 +189,19 @@ impl Client {
         self.get(&(run_path(name, run, "/log") + &place(after, wait))).await
     }
 
+    /// The same for the output of ClientApps of a node in a run.
+    pub async fn app_log(
+        &self,
+        name: &str,
+        run: &str,
+        node: &str,
+        after: Option<&str>,
+        wait: bool,
+    ) -> Result<LogPart, CallError> {
+        let path = run_path(name, run, &format!("/nodes/{}/log", segment(node)));
+        self.get(&(path + &place(after, wait))).await
+    }
+
     /// The same for the program of `coordinator` or a node. Without a place: its last lines.
     pub async fn part_log(
         &self,

@@ -394,10 +394,30 @@ impl Platform {
     pub async fn run_log(&self, name: &str, run: &str, after: &str, wait: bool) -> Result<LogPart, Refusal> {
         match self.view(name) {
             Ok(view) => runs::log(&self.shared, &view, run, after, wait).await,
-            Err(gone) => Err(self
-                .past_run(name, run, gone)
-                .await
-                .map_or_else(|gone| gone, |run| runs::without_log(name, &run.id))),
+            Err(gone) => Err(self.no_log(name, run, gone).await),
+        }
+    }
+
+    /// The output of ClientApps of a node in a run, after a position; without one, from the beginning.
+    pub async fn app_log(
+        &self,
+        name: &str,
+        run: &str,
+        node: &str,
+        after: Option<&str>,
+        wait: bool,
+    ) -> Result<LogPart, Refusal> {
+        match self.view(name) {
+            Ok(view) => part_log::of_apps(&self.shared, &view, run, node, after, wait).await,
+            Err(gone) => Err(self.no_log(name, run, gone).await),
+        }
+    }
+
+    /// Why a deleted federation has no log of a run.
+    async fn no_log(&self, name: &str, run: &str, gone: Refusal) -> Refusal {
+        match self.past_run(name, run, gone).await {
+            Ok(run) => runs::without_log(name, &run.id),
+            Err(gone) => gone,
         }
     }
 
@@ -406,8 +426,8 @@ impl Platform {
         let view = self.view(name)?;
         if let Some(joined) = view.joined(part) {
             return Err(Refusal::NotFound(format!(
-                "{} joined by itself: its logs are on its own machine",
-                joined.name
+                "{} joined by itself: its logs are on its own machine; `trellis logs RUN --node {}` shows what its apps wrote",
+                joined.name, joined.name
             )));
         }
         let id = part_id(&view, part)?;

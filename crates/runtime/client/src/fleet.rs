@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message as _;
 use trellis_core::id::{NodeId, ObjectId, RunId};
-use trellis_wire::call::{AskShard, DescribeNode, NodeShard};
+use trellis_wire::call::{AskShard, Call, DescribeNode, NodeShard, PushAppLog};
 use trellis_wire::object::object_id;
 use trellis_wire::proto;
 
@@ -199,14 +199,21 @@ impl Fleet {
 
     /// Reports data that Flower's messages do not have, in a call of ours that only SuperLinks of Trellis know.
     pub async fn describe_node(&self, description: &DescribeNode) -> Result<(), Error> {
-        let superlink = SuperLink::new(self.inner.lines.target.clone());
-        superlink.call_as_node(description, self.inner.proof.key()).await.map(drop)
+        self.call_of_ours(description).await.map(drop)
     }
 
     /// Which part of the data the node has, in a run: only a SuperLink of Trellis understands it.
     pub async fn node_shard(&self, asked: &AskShard) -> Result<NodeShard, Error> {
-        let superlink = SuperLink::new(self.inner.lines.target.clone());
-        superlink.call_as_node(asked, self.inner.proof.key()).await
+        self.call_of_ours(asked).await
+    }
+
+    /// Sends output of apps, which only a SuperLink of Trellis stores.
+    pub async fn push_app_log(&self, lines: &PushAppLog) -> Result<(), Error> {
+        self.call_of_ours(lines).await.map(drop)
+    }
+
+    async fn call_of_ours<C: Call>(&self, call: &C) -> Result<C::Answer, Error> {
+        SuperLink::new(self.inner.lines.target.clone()).call_as_node(call, self.inner.proof.key()).await
     }
 
     pub async fn deactivate_node(&self, node: NodeId) -> Result<(), FleetError> {

@@ -24,6 +24,7 @@
 //! - Link, node and train do not know each other: they meet on the wire.
 
 mod api;
+mod app_logs;
 mod app_trust;
 mod changes;
 mod clock;

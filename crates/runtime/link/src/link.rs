@@ -13,6 +13,7 @@ use trellis_front::{SuperexecSecret, TlsSettings};
 use trellis_wire::fab;
 
 use crate::api::account::Logins;
+use crate::app_logs::AppLogs;
 use crate::app_trust::Peers;
 use crate::changes::Changes;
 use crate::clock::Clock;
@@ -46,6 +47,8 @@ pub struct Link {
     pub changes: Arc<Changes>,
     pub draining: Draining,
     pub shards: Shards,
+    /// Output of ClientApps.
+    pub app_logs: Arc<AppLogs>,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
     /// Control calls require the token of an account.
@@ -90,6 +93,7 @@ impl Link {
     pub fn new(store: Box<dyn Store>, room: Arc<WaitingRoom>, watch: Arc<Watch>, settings: Settings) -> Link {
         Link {
             store,
+            app_logs: Arc::new(AppLogs::new((*settings.directory).as_ref())),
             directory: settings.directory,
             clock: Clock::default(),
             traffic: Mutex::default(),

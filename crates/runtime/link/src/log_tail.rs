@@ -33,6 +33,9 @@ pub struct Position {
 }
 
 impl Position {
+    /// Before everything that is stored.
+    pub const BEGIN: Position = Position { started_ms: 0, offset: 0 };
+
     pub fn parse(text: &str) -> Option<Position> {
         let (started_ms, offset) = text.split_once('-')?;
         Some(Position { started_ms: started_ms.parse().ok()?, offset: offset.parse().ok()? })
@@ -45,11 +48,11 @@ impl fmt::Display for Position {
     }
 }
 
-struct Tail {
-    started_ms: u64,
-    bytes: VecDeque<u8>,
+pub struct Tail {
+    pub started_ms: u64,
+    pub bytes: VecDeque<u8>,
     /// Total number of written bytes.
-    end: u64,
+    pub end: u64,
 }
 
 impl Tail {
@@ -63,7 +66,7 @@ impl Tail {
         self.end += bytes.len() as u64;
     }
 
-    fn after(&self, position: Option<Position>) -> (String, Position) {
+    pub fn after(&self, position: Option<Position>) -> (String, Position) {
         let begin = self.end - self.bytes.len() as u64;
         let from = match position {
             None => self.last_lines(),
@@ -74,7 +77,13 @@ impl Tail {
             Some(_) => begin,
         };
         let skipped = (from - begin) as usize;
-        let part: Vec<u8> = self.bytes.iter().skip(skipped).take(MAX_PART_BYTES).copied().collect();
+        let mut part: Vec<u8> = self.bytes.iter().skip(skipped).take(MAX_PART_BYTES).copied().collect();
+        // The next part has a character whole.
+        if let Err(error) = str::from_utf8(&part)
+            && error.error_len().is_none()
+        {
+            part.truncate(error.valid_up_to());
+        }
         let offset = from + part.len() as u64;
         (String::from_utf8_lossy(&part).into_owned(), Position { started_ms: self.started_ms, offset })
     }

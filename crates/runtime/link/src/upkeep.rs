@@ -52,6 +52,7 @@ pub async fn run(link: Arc<Link>, health: Option<HealthReporter>) {
 async fn step(link: &Link, ticks: u32) -> Result<(), Refusal> {
     let now = link.now();
     let ended = std::mem::take(&mut *link.ended.lock().expect("no holder panics"));
+    link.app_logs.runs_ended(&ended);
     survey::finished(link, ended);
     link.watch.tick(now);
     if let Some(tls) = link.tls.as_ref().filter(|_| ticks.is_multiple_of(TICKS_PER_RELOAD)) {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use trellis_core::id::ObjectId;
 use trellis_node::app::{InstalledApp, Job, Outcome, Reply};
+use trellis_node::app_log::AppLog;
 use trellis_node::objects::Objects;
 use trellis_node::official::{Interpreter, Launch, OfficialApps, Scratches, Settings};
 use trellis_node::resources::Confinement;
@@ -54,7 +55,8 @@ async fn main() -> Result<(), Failure> {
             confinement: Arc::new(Confinement::none()),
         }),
     };
-    let settings = Settings { address: "127.0.0.1:0".parse()?, launch, superexec_secret: arguments.secret };
+    let (address, log) = ("127.0.0.1:0".parse()?, AppLog::default());
+    let settings = Settings { address, launch, superexec_secret: arguments.secret, log };
     let apps = OfficialApps::start(settings, objects.clone(), &CancellationToken::new()).await?;
     println!("{}", json!({ "address": apps.address().to_string() }));
 

@@ -13,6 +13,7 @@ use trellis_sandbox::{DataPath, Sandbox};
 use trellis_wire::{fab, proto};
 
 use crate::app::{Job, Outcome};
+use crate::app_log::AppLog;
 use crate::config::{AppMode, Config};
 use crate::error::Error;
 use crate::objects::Objects;
@@ -44,9 +45,10 @@ impl AppRunner {
         objects: Objects,
         confinement: Confinement,
         watch: &Watch,
+        log: &AppLog,
     ) -> Result<AppRunner, Error> {
         let built_in = BuiltInApps::new(objects.clone());
-        let chosen = Chosen::start(config, objects, confinement, watch).await?;
+        let chosen = Chosen::start(config, objects, confinement, watch, log).await?;
         Ok(AppRunner { chosen, built_in })
     }
 
@@ -107,6 +109,7 @@ impl Chosen {
         objects: Objects,
         confinement: Confinement,
         watch: &Watch,
+        log: &AppLog,
     ) -> Result<Chosen, Error> {
         let confinement = Arc::new(confinement);
         let directory = config.state_dir.join("work");
@@ -127,6 +130,7 @@ impl Chosen {
                     sandbox: Arc::clone(&sandbox),
                     objects,
                     watch: watch.clone(),
+                    log: log.clone(),
                 };
                 let assets = setup.assets.clone();
                 let apps = WarmApps::new(setup).map_err(|source| Error::Directory { path: assets, source })?;
@@ -148,9 +152,9 @@ impl Chosen {
                     sandbox,
                     scratches: official::Scratches::default(),
                 };
-                Chosen::official(config, official::Launch::PerMessage(interpreter), objects).await
+                Chosen::official(config, official::Launch::PerMessage(interpreter), objects, log).await
             }
-            AppMode::Process => Chosen::official(config, official::Launch::BySuperExec, objects).await,
+            AppMode::Process => Chosen::official(config, official::Launch::BySuperExec, objects, log).await,
             AppMode::Native { name, settings } => {
                 let app = trellis_native::builtin(name, settings).map_err(Error::NativeApp)?;
                 tracing::info!(app = name, "instructions are executed by a built-in app");
@@ -159,9 +163,15 @@ impl Chosen {
         }
     }
 
-    async fn official(config: &Config, launch: official::Launch, objects: Objects) -> Result<Chosen, Error> {
+    async fn official(
+        config: &Config,
+        launch: official::Launch,
+        objects: Objects,
+        log: &AppLog,
+    ) -> Result<Chosen, Error> {
         let superexec_secret = config.apps.superexec_secret.clone();
-        let settings = official::Settings { address: config.apps.address, launch, superexec_secret };
+        let address = config.apps.address;
+        let settings = official::Settings { address, launch, superexec_secret, log: log.clone() };
         let apps = OfficialApps::start(settings, objects, &CancellationToken::new()).await?;
         Ok(Chosen::Official(apps))
     }

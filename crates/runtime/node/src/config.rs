@@ -124,6 +124,8 @@ pub struct Apps {
     pub sandbox: trellis_sandbox::Settings,
     /// The secret that authenticates SuperExecs, in process isolation.
     pub superexec_secret: Option<PathBuf>,
+    /// The output of apps stays on this machine.
+    pub keeps_logs: bool,
 }
 
 impl Default for Apps {
@@ -139,6 +141,7 @@ impl Default for Apps {
             allow_dependency_installation: false,
             sandbox: trellis_sandbox::Settings::default(),
             superexec_secret: None,
+            keeps_logs: false,
         }
     }
 }

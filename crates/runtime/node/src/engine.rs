@@ -2,6 +2,7 @@
 //! `execution` processes them, `delivery` sends the replies. They communicate only through the store and the signals here, so
 //! each continues while another waits for the link, an app or the disk.
 
+mod app_log;
 mod delivery;
 mod describe;
 mod execution;
@@ -27,6 +28,7 @@ use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_wire::error_reply::ErrorCode;
 use trellis_wire::records::{Outgoing, error_reply};
 
+use crate::app_log::AppLog;
 use crate::apps::AppRunner;
 use crate::config::Config;
 use crate::drain::Drain;
@@ -47,6 +49,7 @@ pub struct Engine {
     apps: AppRunner,
     watch: Watch,
     drain: Drain,
+    log: AppLog,
     link: Link,
     stop: CancellationToken,
     /// The node's id while it is active at the SuperLink.
@@ -74,6 +77,7 @@ impl Engine {
         apps: AppRunner,
         watch: Watch,
         drain: Drain,
+        log: AppLog,
     ) -> Arc<Engine> {
         let stop = CancellationToken::new();
         let identity = watch::Sender::new(None);
@@ -93,6 +97,7 @@ impl Engine {
             apps,
             watch,
             drain,
+            log,
             stop,
         })
     }
@@ -107,6 +112,7 @@ impl Engine {
         loops.spawn(intake::take_all(Arc::clone(&self)));
         loops.spawn(delivery::deliver_all(Arc::clone(&self)));
         loops.spawn(describe::keep_described(Arc::clone(&self)));
+        loops.spawn(app_log::send_all(Arc::clone(&self)));
         loops.spawn(upkeep::run(Arc::clone(&self)));
         let outcome = tokio::select! {
             () = stop => Ok(()),
@@ -211,6 +217,8 @@ impl Engine {
 
     /// Answers an instruction with an error.
     async fn refuse(&self, work: &Work, code: ErrorCode, reason: &str) -> Result<bool, StoreError> {
+        // Further lines of the reason are output of the app, which the log has.
+        self.log.add(work.run, &self.log.mask(format!("ERROR: {}", reason.lines().next().unwrap_or_default())));
         let metadata = work.instruction.metadata.clone().unwrap_or_default();
         let Outgoing { message, tree, objects } = error_reply(&metadata, now_s(), code, reason);
         let answer = Answer { message, tree, context: None, runtime_s: 0.0 };

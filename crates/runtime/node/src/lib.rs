@@ -10,6 +10,7 @@
 //!   after the other.
 
 pub mod app;
+pub mod app_log;
 mod apps;
 pub mod config;
 mod drain;
@@ -18,6 +19,7 @@ mod error;
 pub mod fab;
 pub mod objects;
 pub mod official;
+mod output;
 pub mod resources;
 mod serve;
 pub mod store;

@@ -8,7 +8,6 @@ mod assignment;
 mod caller;
 mod job_queue;
 mod objects;
-mod output;
 mod process;
 mod rpc;
 mod service;
@@ -34,6 +33,7 @@ use trellis_front::{Keepalive, Listener, SuperexecSecret};
 use trellis_wire::error_reply::ErrorCode;
 
 use crate::app::{Job, Outcome};
+use crate::app_log::AppLog;
 use crate::objects::Objects;
 use assignment::Delivery;
 use job_queue::{Ending, JobHandle, JobQueue};
@@ -54,6 +54,8 @@ pub struct Settings {
     pub launch: Launch,
     /// The secret of SuperExecs; `None`: any client that reaches the port may take instructions.
     pub superexec_secret: Option<PathBuf>,
+    /// For the output of apps.
+    pub log: AppLog,
 }
 
 /// How apps are started.
@@ -80,6 +82,7 @@ pub struct OfficialApps {
     queue: Arc<JobQueue>,
     launch: Launch,
     address: SocketAddr,
+    log: AppLog,
     stop: CancellationToken,
     /// Closes the port when this is dropped.
     _served: DropGuard,
@@ -98,10 +101,11 @@ impl OfficialApps {
         let address = listener.address().map_err(cannot_bind)?;
         let stop = shutdown.child_token();
         let queue = JobQueue::new(stop.clone());
-        let server = Server::new(Arc::clone(&queue), objects, secret, stop.clone());
+        let server = Server::new(Arc::clone(&queue), objects, secret, settings.log.clone(), stop.clone());
         tokio::spawn(trellis_front::serve(AppPort(server), listener, Keepalive::default(), REQUESTS_PER_CONNECTION));
         tracing::info!(%address, "API for apps is listening");
-        Ok(OfficialApps { queue, launch: settings.launch, address, _served: stop.clone().drop_guard(), stop })
+        let Settings { launch, log, .. } = settings;
+        Ok(OfficialApps { queue, launch, address, log, _served: stop.clone().drop_guard(), stop })
     }
 
     /// The address of the API.
@@ -146,7 +150,7 @@ impl OfficialApps {
     async fn launch(&self, interpreter: &Interpreter, job: Job) -> Outcome {
         let run = job.metadata().run_id;
         let (mut post, token) = self.queue.assign(job);
-        let mut app = match AppProcess::start(interpreter, local(self.address), &token, run) {
+        let mut app = match AppProcess::start(interpreter, local(self.address), &token, RunId(run), &self.log) {
             Ok(app) => app,
             Err(error) => return not_started(&interpreter.python, &error),
         };

@@ -8,6 +8,7 @@ use trellis_client::NodeKey;
 use trellis_client::fleet::{Fleet, FleetOptions, Transport};
 use trellis_front::Listener;
 
+use crate::app_log::AppLog;
 use crate::apps::AppRunner;
 use crate::config::{Config, Gpus, TransportChoice};
 use crate::drain::Drain;
@@ -42,8 +43,9 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
         serve_health(address, stopping.clone()).await?;
     }
     let confinement = confinement(&config, &watch).await?;
-    let apps = AppRunner::start(&config, store.objects().clone(), confinement, &watch).await?;
-    let outcome = Engine::new(config, fleet, store, apps, watch, drain).run(stop).await;
+    let log = AppLog::new(std::env::vars_os(), !config.apps.keeps_logs);
+    let apps = AppRunner::start(&config, store.objects().clone(), confinement, &watch, &log).await?;
+    let outcome = Engine::new(config, fleet, store, apps, watch, drain, log).run(stop).await;
     stopping.cancel();
     if let Some(serving) = serving {
         let _ = serving.await;

@@ -5,7 +5,6 @@
 
 mod exchange;
 mod frame;
-mod output;
 mod pool;
 mod process;
 mod retention;
@@ -25,6 +24,7 @@ use self::pool::{ActiveWorker, RunWorker, Workers};
 use self::process::Launcher;
 pub use self::process::{StartError, WorkerInfo};
 use crate::app::{Job, Outcome};
+use crate::app_log::AppLog;
 use crate::config::WarmSettings;
 use crate::objects::Objects;
 use crate::resources::Confinement;
@@ -44,6 +44,8 @@ pub struct Setup {
     pub sandbox: Arc<Sandbox>,
     pub objects: Objects,
     pub watch: Watch,
+    /// For the output of apps.
+    pub log: AppLog,
 }
 
 /// The status of a worker.
@@ -67,9 +69,10 @@ pub struct WarmApps {
 
 impl WarmApps {
     pub fn new(setup: Setup) -> io::Result<WarmApps> {
-        let Setup { python, settings, assets, directory, environment, confinement, sandbox, objects, watch } = setup;
+        let Setup { python, settings, assets, directory, environment, confinement, sandbox, objects, watch, log } =
+            setup;
         let program = process::install_program(&assets)?;
-        let launcher = Launcher { python, program, directory, environment, confinement, sandbox };
+        let launcher = Launcher { python, program, directory, environment, confinement, sandbox, log };
         Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings, watch)), objects })
     }
 

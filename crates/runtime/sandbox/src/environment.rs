@@ -71,7 +71,8 @@ const PREFIXES: &[&str] = &[
 ];
 
 /// A variable with one of these in its name is passed on only if the operator names it.
-const SECRETS: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "PRIVATE", "AUTH"];
+const SECRETS: &[&str] =
+    &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY", "PRIVATE", "AUTH"];
 
 /// Proxy addresses, in both spellings. They may contain a password.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
@@ -79,6 +80,12 @@ const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
 /// The subset of `variables` that an app gets; the operator adds the names in `named`.
 pub fn for_apps(variables: impl Iterator<Item = (OsString, OsString)>, named: &[String]) -> Vec<(OsString, OsString)> {
     variables.filter(|(name, value)| is_for_apps(name, value, named)).collect()
+}
+
+/// Whether the value of a variable with this name should be shown to nobody.
+pub fn is_secret(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    SECRETS.iter().any(|word| upper.contains(word))
 }
 
 fn is_for_apps(name: &OsStr, value: &OsStr, named: &[String]) -> bool {
@@ -90,7 +97,7 @@ fn is_for_apps(name: &OsStr, value: &OsStr, named: &[String]) -> bool {
     if PROXIES.contains(&upper.as_str()) {
         return !value.as_encoded_bytes().contains(&b'@');
     }
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !SECRETS.iter().any(|word| upper.contains(word))
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_secret(name)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ mod settings;
 mod user;
 
 pub use enter::enter;
-pub use environment::for_apps;
+pub use environment::{for_apps, is_secret};
 pub use kernel::{Feature, Kernel};
 pub use level::{Enforcement, Level, Unavailable};
 pub use peer::is_app;

@@ -53,6 +53,8 @@ calls! {
     ApproveLogin = "approve-login" -> Done;
     RunHistory = "run-history" -> History;
     ReadLog = "read-log" -> LogText;
+    PushAppLog = "push-app-log" -> Done;
+    ReadAppLog = "read-app-log" -> LogText;
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -366,6 +368,29 @@ pub struct LogText {
     pub text: String,
     /// `NUMBER-NUMBER`.
     pub next: String,
+}
+
+/// Maximum text of a `PushAppLog`. Its JSON is at most twice as long, because it has no control characters but tabs and ends
+/// of lines.
+pub const MAX_APP_LOG_BYTES: usize = 24 << 10;
+
+/// Lines that ClientApps of a run wrote on a node. The call must be signed with the node's key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushAppLog {
+    pub node_id: String,
+    pub run_id: String,
+    pub text: String,
+}
+
+/// Returns the lines of a node in a run from `next` of an earlier answer, or from the first stored one.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadAppLog {
+    pub run_id: String,
+    pub node_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// Hold time of a watch without `wait_s`.

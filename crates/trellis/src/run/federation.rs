@@ -231,6 +231,8 @@ fn apps(wanted: &Wanted) -> node::Apps {
         python: python.or_else(crate::supernode::python).unwrap_or_else(|| "python3".into()),
         python_required: true,
         sandbox: own_apps(),
+        // The SuperLink ends with the command.
+        keeps_logs: true,
         ..node::Apps::default()
     }
 }

@@ -212,6 +212,12 @@ pub static SUPERNODE: Program<Checked> = Program {
             /// one port of this node for apps per message (Linux 6.7 or later).
             "app-network" "WHAT": NETWORKS => config.apps.sandbox.network;
 
+            /// Keep the output of ClientApps on this machine
+            ///
+            /// Without this flag, a SuperLink of Trellis stores the last part of it for each run: `trellis logs RUN --node N`, and
+            /// the page. Values of variables of this node that look secret by their names are masked.
+            "no-app-logs": Switch => config.apps.keeps_logs;
+
             /// Directory for data of apps (FLWR_HOME) [default: in the state directory]
             ///
             /// Only used with --sandbox off: in the sandbox each app has a separate directory.

@@ -17,6 +17,13 @@ pub async fn of_run(api: Arc<Api>, call: Call) -> Answer {
     until_stop(&api, api.platform.run_log(federation, run, after, held.is_some())).await
 }
 
+pub async fn of_apps(api: Arc<Api>, call: Call) -> Answer {
+    let held = hold(&api, &call);
+    let (federation, run, node) = (call.part("federation"), call.part("run"), call.part("node"));
+    let after = call.query.text("after");
+    until_stop(&api, api.platform.app_log(federation, run, node, after, held.is_some())).await
+}
+
 pub async fn of_part(api: Arc<Api>, call: Call) -> Answer {
     let held = hold(&api, &call);
     let (federation, part) = (call.part("federation"), call.part("part"));

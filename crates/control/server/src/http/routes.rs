@@ -333,6 +333,16 @@ pub static ROUTES: &[Route] = &[
         ..PLAIN
     },
     Route {
+        path: "/federations/{federation}/runs/{run}/nodes/{node}/log",
+        id: "read_app_log",
+        about: "What ClientApps wrote on a node in a run, which may have joined from elsewhere; a node is named, or given by its id",
+        query: &[AFTER_PLACE, WAIT],
+        gives: gives![200 "Part of the log." Content::Json(&[of::<LogPart>])],
+        refuses: &[Kind::NOT_NOW, Kind::INVALID, Kind::REFUSED, Kind::BUSY],
+        handler: answered_by!(logs::of_apps),
+        ..PLAIN
+    },
+    Route {
         path: "/federations/{federation}/models",
         id: "list_models",
         about: "Models of the native runs of a federation, the newest first; where its coordinator is on the server's machine",

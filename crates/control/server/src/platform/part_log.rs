@@ -1,4 +1,5 @@
-//! The log file of a part, which is rotated when the program restarts. A reader keeps a position: the file, and the offset in it.
+//! The log file of a part, which is rotated when the program restarts, and logs that a SuperLink serves. A reader keeps a
+//! position: the file, and the offset in it.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -6,14 +7,16 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trellis_api::LogPart;
+use trellis_api::{LogPart, RunState};
+use trellis_client::{Error, SuperLink};
+use trellis_clock::now_s;
 use trellis_plan::ResourceId;
 use trellis_spec::Runtime;
-use trellis_wire::call::ReadLog;
+use trellis_wire::call::{Call, LogText, ReadAppLog, ReadLog};
 
 use super::Refusal;
 use super::document::{invalid, wrong};
-use super::runs::WAIT_TIMEOUT;
+use super::runs::{self, WAIT_TIMEOUT};
 use super::shared::Shared;
 use super::superlink::{refusal, superlink};
 use super::view::View;
@@ -25,6 +28,8 @@ const LAST_LINES: usize = 200;
 /// Poll interval of a file that has not grown.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const REMOTE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// After the end of a run, nodes send the last output of their apps within this time.
+const APP_LOG_DELAY_S: f64 = 5.0;
 
 /// A file, by its inode, and the offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,17 +71,68 @@ pub async fn of_superlink(
         Ok(_) => return Err(Refusal::NotFound(place)),
         Err(refusal) => return Err(Refusal::NotNow(format!("{refusal}; {place}"))),
     };
+    match poll(shared, &superlink, |after| ReadLog { after }, after, wait).await {
+        // An older SuperLink.
+        Err(error) if error.is_unknown_call() => Err(Refusal::NotFound(place)),
+        Err(error) if error.may_pass() => Err(Refusal::NotNow(format!("{}; {place}", refusal(&error)))),
+        Err(error) => Err(refusal(&error)),
+        Ok(part) => Ok(LogPart { text: part.text, next: part.next, ended: false }),
+    }
+}
+
+/// The output of ClientApps of a node in a run, which its SuperLink stores; without a position, from the beginning.
+pub async fn of_apps(
+    shared: &Shared,
+    view: &View,
+    run: &str,
+    node: &str,
+    after: Option<&str>,
+    wait: bool,
+) -> Result<LogPart, Refusal> {
+    // The state is read before the log: what comes after a complete log is nothing.
+    let run = runs::get(shared, view, run).await?;
+    let node_id = node_id(view, node)?;
+    let none = |why| Err(Refusal::NotFound(format!("the SuperLink of {} {why}", view.name)));
+    if view.federation.as_ref().is_some_and(|federation| federation.runtime != Runtime::Trellis) {
+        return none("is of Flower, which stores no output of ClientApps: see the logs of the node");
+    }
+    let superlink = superlink(&shared.sites, view)?;
+    let call = |after| ReadAppLog { run_id: run.id.clone(), node_id: node_id.clone(), after };
+    let is_late = |finished_at| now_s() > finished_at + APP_LOG_DELAY_S;
+    let is_complete = run.state == RunState::Finished && run.finished_at.is_none_or(is_late);
+    let part = match poll(shared, &superlink, call, after, wait && !is_complete).await {
+        Err(error) if error.is_unknown_call() => return none("is too old to store output of ClientApps: update it"),
+        part => part.map_err(|error| refusal(&error))?,
+    };
+    Ok(LogPart { ended: is_complete && part.text.is_empty(), text: part.text, next: part.next })
+}
+
+/// The id of a node by its name or id. An id may be of a node that left.
+fn node_id(view: &View, node: &str) -> Result<String, Refusal> {
+    let mut nodes = view.decided.iter().flat_map(|decided| decided.nodes.iter());
+    match nodes.find(|known| known.name == node || known.id.as_deref() == Some(node)) {
+        Some(known) => known.id.clone().ok_or_else(|| {
+            Refusal::NotNow(format!("node {node} has not connected to the SuperLink of {} yet", view.name))
+        }),
+        None if node.parse::<u64>().is_ok() => Ok(node.to_owned()),
+        None => Err(Refusal::NotFound(format!("federation {} has no node {node:?}", view.name))),
+    }
+}
+
+/// Asks a SuperLink for more of a log; with `wait` again and again, with a timeout.
+async fn poll<C: Call<Answer = LogText>>(
+    shared: &Shared,
+    superlink: &SuperLink,
+    call: impl Fn(Option<String>) -> C,
+    after: Option<&str>,
+    wait: bool,
+) -> Result<LogText, Error> {
     let mut after = after.map(str::to_owned);
     let until = tokio::time::Instant::now() + WAIT_TIMEOUT;
     loop {
-        let part = match superlink.call(&ReadLog { after: after.clone() }).await {
-            // An older SuperLink.
-            Err(error) if error.is_unknown_call() => return Err(Refusal::NotFound(place)),
-            Err(error) if error.may_pass() => return Err(Refusal::NotNow(format!("{}; {place}", refusal(&error)))),
-            part => part.map_err(|error| refusal(&error))?,
-        };
+        let part = superlink.call(&call(after)).await?;
         if !wait || !part.text.is_empty() || tokio::time::Instant::now() >= until || shared.is_stopping() {
-            return Ok(LogPart { text: part.text, next: part.next, ended: false });
+            return Ok(part);
         }
         after = Some(part.next);
         tokio::select! {

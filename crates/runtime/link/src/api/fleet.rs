@@ -1,6 +1,7 @@
 //! The Fleet API: calls of SuperNodes. Each call is signed with the node's key.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,12 +14,12 @@ use trellis_core::object;
 use trellis_core::port::{Read, Topic, Tx, crash};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::Transport;
-use trellis_wire::call::{AskShard, DescribeNode, Done, NodeShard};
+use trellis_wire::call::{AskShard, DescribeNode, Done, MAX_APP_LOG_BYTES, NodeShard, PushAppLog};
 use trellis_wire::proto::*;
 
 use super::app::session_id;
 use super::random_id;
-use super::trellis::node_id;
+use super::trellis::{node_id, run_id};
 use crate::convert::{self, malformed_push};
 use crate::dialect::Client;
 use crate::identity::Signature;
@@ -192,8 +193,7 @@ pub async fn describe_node(link: &Link, caller: &Caller, said: DescribeNode) -> 
 /// Returns the shard of a node in a run. Nodes with a configured shard do not ask.
 pub async fn node_shard(link: &Link, caller: &Caller, asked: AskShard) -> Result<NodeShard, Refusal> {
     let node = caller.is_node(node_id(&asked.node_id)?)?;
-    let no_run = |_| Refusal::new(Kind::Invalid, "the ID of a run is a number");
-    let run = asked.run_id.map(|run| run.parse().map(RunId).map_err(no_run)).transpose()?;
+    let run = asked.run_id.as_deref().map(run_id).transpose()?;
     let (shard, is_first) = link.shards.ask(node, run);
     if is_first {
         link.nodes_changed();
@@ -204,6 +204,25 @@ pub async fn node_shard(link: &Link, caller: &Caller, asked: AskShard) -> Result
         Shard::Pending => NodeShard { pending: true, ..NodeShard::default() },
         Shard::Assigned { shard, total } => NodeShard { shard: Some(shard), total: Some(total), pending: false },
     })
+}
+
+/// Stores output of ClientApps of a node. The caller has checked the rate.
+pub async fn push_app_log(link: &Link, caller: &Caller, pushed: PushAppLog) -> Result<Done, Refusal> {
+    let (node, run) = (caller.is_node(node_id(&pushed.node_id)?)?, run_id(&pushed.run_id)?);
+    if pushed.text.len() > MAX_APP_LOG_BYTES {
+        let text = format!("{} bytes of output are more than the limit of {MAX_APP_LOG_BYTES}", pushed.text.len());
+        return Err(Refusal::new(Kind::TooLarge, text));
+    }
+    // A run that was selected before a restart of the SuperLink is only in the store.
+    if !link.app_logs.has_part(run, node) && !link.read(|view| view.runs_waiting_for(node))?.contains(&run) {
+        let text = format!("node {node} does not take part in run {run}, so it cannot add to its logs");
+        return Err(Refusal::new(Kind::Denied, text));
+    }
+    let logs = Arc::clone(&link.app_logs);
+    let stored = tokio::task::spawn_blocking(move || logs.append(run, node, &pushed.text)).await;
+    let failed = |error| Refusal::transient("The output of an app cannot be stored.", error);
+    stored.map_err(std::io::Error::other).flatten().map_err(failed)?;
+    Ok(Done {})
 }
 
 /// Held until there is an instruction for the node, up to the hold time.
@@ -232,6 +251,7 @@ pub async fn pull_messages(
     };
     let (instruction, tree) = pulled;
     let look_up = || link.read(|view| Ok(round_of(&numbers(view, &tree)))).ok().flatten();
+    link.app_logs.takes_part(instruction.envelope.run, node);
     link.watch.instruction_delivered(instruction.envelope.run, instruction.envelope.id, look_up, link.now());
     crash::point("instruction-delivered");
     tracing::debug!(node = node.0, run = instruction.envelope.run.0, message = %instruction.envelope.id,

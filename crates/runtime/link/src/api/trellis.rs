@@ -2,6 +2,7 @@
 //! because 64 bits do not fit into a JSON number.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use trellis_core::access::{self, NewSecret};
@@ -9,7 +10,7 @@ use trellis_core::account::{self, Role};
 use trellis_core::audit;
 use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::fleet::running;
-use trellis_core::id::NodeId;
+use trellis_core::id::{NodeId, RunId};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
 use trellis_digest::{hex, sha256};
@@ -35,6 +36,10 @@ pub(super) fn node_id(text: &str) -> Result<NodeId, Refusal> {
     text.parse().map(NodeId).map_err(|_| invalid(format!("'{text:.40}' is not the ID of a node")))
 }
 
+pub(super) fn run_id(text: &str) -> Result<RunId, Refusal> {
+    text.parse().map(RunId).map_err(|_| invalid(format!("'{text:.40}' is not the ID of a run")))
+}
+
 fn role(name: &str) -> Result<Role, Refusal> {
     Role::from_name(name).ok_or_else(|| invalid(format!("'{name:.40}' is not a role: viewer, runner or admin")))
 }
@@ -46,10 +51,23 @@ pub fn fingerprint(key: &[u8]) -> String {
 
 /// Returns the SuperLink's log after a position, or its last lines.
 pub async fn read_log(_: &Link, _: &CallerAccount, asked: ReadLog) -> Result<LogText, Refusal> {
-    let misplaced =
-        |text: &str| invalid(format!("'{text:.40}' is not a log position: use `next` of the previous answer"));
-    let parse = |text: &String| log_tail::Position::parse(text).ok_or_else(|| misplaced(text));
-    let (text, next) = log_tail::after(asked.after.as_ref().map(parse).transpose()?);
+    let (text, next) = log_tail::after(asked.after.as_deref().map(position).transpose()?);
+    Ok(LogText { text, next: next.to_string() })
+}
+
+fn position(text: &str) -> Result<log_tail::Position, Refusal> {
+    let misplaced = || invalid(format!("'{text:.40}' is not a log position: use `next` of the previous answer"));
+    log_tail::Position::parse(text).ok_or_else(misplaced)
+}
+
+/// Returns output of ClientApps of a node in a run. Empty if the node sent none.
+pub async fn read_app_log(link: &Link, _: &CallerAccount, asked: ReadAppLog) -> Result<LogText, Refusal> {
+    let (run, node) = (run_id(&asked.run_id)?, node_id(&asked.node_id)?);
+    let after = asked.after.as_deref().map(position).transpose()?;
+    let logs = Arc::clone(&link.app_logs);
+    let read = tokio::task::spawn_blocking(move || logs.read(run, node, after)).await;
+    let failed = |error| Refusal::transient("The output of an app cannot be read.", error);
+    let (text, next) = read.map_err(std::io::Error::other).flatten().map_err(failed)?;
     Ok(LogText { text, next: next.to_string() })
 }
 

@@ -376,6 +376,16 @@ fn node_shard(mut call: Call) -> Handling {
     })
 }
 
+/// Checks the rate before the message is read.
+fn push_app_log(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = call.node()?;
+        call.link.app_logs.admit(caller.node(), call.link.now())?;
+        let request = call.read_json().await?;
+        json(&fleet::push_app_log(&call.link, &caller, request).await?)
+    })
+}
+
 fn report_training(mut call: Call) -> Handling {
     Box::pin(async move {
         let caller = call.app()?;
@@ -487,6 +497,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "Join", Http, Node, join).for_unknown_senders(),
     Rpc::new(TRELLIS, "DescribeNode", Http, Node, describe_node),
     Rpc::new(TRELLIS, "NodeShard", Http, Node, node_shard),
+    Rpc::new(TRELLIS, "PushAppLog", Http, Node, push_app_log),
     Rpc::new(TRELLIS, "AssignShards", Http, Account(Administer), json!(assign_shards)).at_most(ASSIGNMENT_BYTES),
     Rpc::new(TRELLIS, "CreateAccount", Http, Account(Administer), json!(create_account)),
     Rpc::new(TRELLIS, "ListAccounts", Http, Account(Administer), json!(list_accounts)),
@@ -502,6 +513,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(MAX_REPORT_BYTES as u64),
     Rpc::new(TRELLIS, "RunHistory", Http, Account(View), run_history),
     Rpc::new(TRELLIS, "ReadLog", Http, Account(Administer), json!(read_log)),
+    Rpc::new(TRELLIS, "ReadAppLog", Http, Account(View), json!(read_app_log)),
     Rpc::new(TRELLIS, "Watch", Http, Account(View), watch).held(),
 ];
 

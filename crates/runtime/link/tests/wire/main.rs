@@ -1,5 +1,6 @@
 //! The SuperLink through its sockets.
 
+mod app_logs;
 mod app_trust;
 mod attacks;
 mod bad_input;

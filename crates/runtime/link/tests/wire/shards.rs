@@ -9,7 +9,7 @@ use trellis_wire::proto::*;
 use super::http::{header, send};
 use super::peer::{TestLink, TestNode, config, timestamp};
 
-async fn tell(link: &TestLink, call: &str, signed_by: Option<&TestNode>, body: Value) -> (u16, Value) {
+pub async fn tell(link: &TestLink, call: &str, signed_by: Option<&TestNode>, body: Value) -> (u16, Value) {
     let mut headers = signed_by.map(|node| node.signature(&timestamp(0))).unwrap_or_default();
     headers.push(header("content-type", "application/json"));
     let path = format!("/v1/trellis/{call}");

@@ -10,14 +10,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+use trellis_core::id::RunId;
 use trellis_sandbox::{Sandbox, Scratch};
 
-use super::output::Output;
+use crate::app_log::AppLog;
+use crate::output::Output;
 use crate::resources::{Confined, Confinement};
 
 /// Child processes of an app may hold its output open, so waiting for the rest of the output is limited.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+const REASON_OUTPUT_BYTES: usize = 8 << 10;
 
 /// Reads token and address from the environment, which only the owner of the process can read, and calls flwr's own entry point
 /// with the flags of its version.
@@ -68,14 +73,21 @@ pub struct AppProcess {
     /// `None` after its end.
     group: Option<Pid>,
     child: Child,
-    output: Output,
+    output: Arc<Output>,
+    reading: JoinHandle<()>,
     confined: Option<Confined>,
 }
 
 impl AppProcess {
-    pub fn start(interpreter: &Interpreter, address: SocketAddr, token: &str, run: u64) -> io::Result<AppProcess> {
+    pub fn start(
+        interpreter: &Interpreter,
+        address: SocketAddr,
+        token: &str,
+        run: RunId,
+        log: &AppLog,
+    ) -> io::Result<AppProcess> {
         let (read, write) = io::pipe()?;
-        let scratch = interpreter.scratches.of(run, &interpreter.sandbox)?;
+        let scratch = interpreter.scratches.of(run.0, &interpreter.sandbox)?;
         let mut command = Command::from(interpreter.sandbox.command(scratch.as_deref(), Some(address.port()))?);
         if scratch.is_none() {
             command.env("FLWR_HOME", &interpreter.flwr_home);
@@ -97,7 +109,10 @@ impl AppProcess {
             entered.inspect_err(|error| tracing::warn!(%error, "the resource limits of an app cannot be enforced")).ok()
         });
         let group = child.id().and_then(|pid| Pid::from_raw(pid as i32));
-        Ok(AppProcess { group, child, output: Output::follow(read.into(), run)?, confined })
+        let from = pipe::Receiver::from_owned_fd(read.into())?;
+        let (output, reading) = Output::follow(child.id().unwrap_or_default(), from, log.clone());
+        output.belongs_to(run);
+        Ok(AppProcess { group, child, output, reading, confined })
     }
 
     pub fn pid(&self) -> Option<u32> {
@@ -119,8 +134,8 @@ impl AppProcess {
 
     /// The end of its output, after its exit.
     pub async fn last_output(&mut self) -> String {
-        let _ = tokio::time::timeout(OUTPUT_TIMEOUT, self.output.ended()).await;
-        self.output.tail()
+        let _ = tokio::time::timeout(OUTPUT_TIMEOUT, &mut self.reading).await;
+        self.output.tail(REASON_OUTPUT_BYTES)
     }
 
     /// Kills the process group.

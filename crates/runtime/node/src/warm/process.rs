@@ -24,9 +24,10 @@ use trellis_core::id::RunId;
 use trellis_sandbox::{Sandbox, Scratch};
 
 use super::frame::{self, Response};
-use super::output::Output;
 use crate::app::InstalledApp;
+use crate::app_log::AppLog;
 use crate::fab::RESERVED;
+use crate::output::Output;
 use crate::resources::{Confined, Confinement};
 
 /// Includes importing flwr from a cold and slow disk.
@@ -57,6 +58,7 @@ pub struct Launcher {
     pub environment: Vec<(OsString, OsString)>,
     pub confinement: Arc<Confinement>,
     pub sandbox: Arc<Sandbox>,
+    pub log: AppLog,
 }
 
 /// The versions that a worker reports.
@@ -243,7 +245,7 @@ impl Launcher {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        let worker = command.spawn().and_then(|child| Worker::of(child, &self.confinement, scratch));
+        let worker = command.spawn().and_then(|child| Worker::of(child, self, scratch));
         let worker = worker.map_err(|source| self.start_error(source))?;
         Ok(Starting { worker, python: self.python.clone() })
     }
@@ -310,16 +312,16 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn of(mut child: Child, confinement: &Confinement, scratch: Option<Arc<Scratch>>) -> io::Result<Worker> {
+    fn of(mut child: Child, launcher: &Launcher, scratch: Option<Arc<Scratch>>) -> io::Result<Worker> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = KillOnDrop(Process::watch(child, confinement, scratch.clone())?);
+        let process = KillOnDrop(Process::watch(child, &launcher.confinement, scratch.clone())?);
         let (Some(to), Some(from), Some(errors)) = pipes else {
             return Err(io::Error::other("its standard streams were taken before the start"));
         };
         // Only improves the speed; the system may limit the memory of pipes.
         let _ = rustix::pipe::fcntl_setpipe_size(&to, PIPE_BYTES);
         let _ = rustix::pipe::fcntl_setpipe_size(&from, PIPE_BYTES);
-        let (output, reading) = Output::follow(process.0.pid(), errors);
+        let (output, reading) = Output::follow(process.0.pid(), errors, launcher.log.clone());
         Ok(Worker {
             process,
             to: BufWriter::with_capacity(BUFFER_BYTES, to),

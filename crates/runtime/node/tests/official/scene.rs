@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use trellis_core::id::ObjectId;
 use trellis_node::app::{InstalledApp, Job};
+use trellis_node::app_log::AppLog;
 use trellis_node::objects::Objects;
 use trellis_node::official::{Launch, OfficialApps, Settings};
 use trellis_wire::object::{Message, ObjectKind, Payload, encode, object_id};
@@ -39,7 +40,8 @@ impl Scene {
             std::fs::write(&path, secret).unwrap();
             path
         });
-        let settings = Settings { address: "127.0.0.1:0".parse().unwrap(), launch, superexec_secret };
+        let address = "127.0.0.1:0".parse().unwrap();
+        let settings = Settings { address, launch, superexec_secret, log: AppLog::default() };
         let shutdown = CancellationToken::new();
         let apps = OfficialApps::start(settings, objects.clone(), &shutdown).await.unwrap();
         Scene { apps, objects, shutdown, directory }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use trellis_node::app::{InstalledApp, Outcome, Reply};
+use trellis_node::app_log::AppLog;
 use trellis_node::config::{Spare, WarmSettings};
 use trellis_node::objects::Objects;
 use trellis_node::resources::Confinement;
@@ -88,6 +89,7 @@ impl Place {
                 superlink: "nowhere:1".to_owned(),
                 state_dir: directory.path().to_owned(),
             }),
+            log: AppLog::default(),
         };
         let apps = Arc::new(WarmApps::new(setup).unwrap());
         Place { directory, objects, apps }

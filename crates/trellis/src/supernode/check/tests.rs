@@ -498,7 +498,10 @@ fn a_printed_configuration_means_the_same() {
             Zero::Unlimited,
             "--insecure --sandbox required --app-network none --app-data /data --app-data out:rw --app-env HF_HOME",
         ),
-        (Zero::Unlimited, "--insecure --app-lifecycle per-message --allow-runtime-dependency-installation"),
+        (
+            Zero::Unlimited,
+            "--insecure --app-lifecycle per-message --allow-runtime-dependency-installation --no-app-logs",
+        ),
         (
             Zero::Unlimited,
             "--insecure --app-recycle-memory 1GiB --app-spare off --app-timeout 90s --disk-limit 1TiB \
