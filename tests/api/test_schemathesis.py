@@ -59,7 +59,7 @@ def in_front_of(platform: Platform) -> Judge:
         # The token that the judge itself shows must last.
         fixed={name: ELSEWHERE for name in HARMFUL}
         | {name: AT_ONCE for name in SLOW}
-        | {"revoke_token": {"path.id": spare}},
+        | {"read_app_log": AT_ONCE | {"path.node": "nodes-0"}, "revoke_token": {"path.id": spare}},
         more_than_a_schema=MORE_THAN_A_SCHEMA,
     )
 

@@ -16,7 +16,7 @@ import pytest
 from harness.npm import browser, packages
 from harness.platform import Platform
 from harness.waiting import wait_for
-from harness.workspace import REPOSITORY, Workspace
+from harness.workspace import REPOSITORY, TESTS, Workspace, trellis_binary
 from provision import CannotBeHad
 
 pytestmark = [pytest.mark.trellis_only]
@@ -80,6 +80,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
         pytest.skip(f"the page cannot be tried in a browser here: {why}")
     workspace = Workspace(tmp_path_factory.mktemp("page"))
     platform = Platform(workspace)
+    failing = workspace.copy_app(TESTS / "apps" / "numpy_fedavg")
+    (failing / "numpy_fedavg" / "client.py").write_text("import nowhere\n")
     try:
         workspace.start("server", platform.argv("server", "--listen", "127.0.0.1:0"), platform.env())
         for file in ("server.json", "admin.token"):
@@ -95,6 +97,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
             "home": str(platform.home),
             "pictures": str(REPOSITORY / "docs" / "images"),
             "broken": str(workspace.logs),
+            "trellis": str(trellis_binary()),
+            "failing": str(failing),
         }
     finally:
         workspace.close()

@@ -1,9 +1,9 @@
 // A node has a page: its version, shard, load, log and the output of its apps; an administrator drains it, and ends that again.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { call, finished, play, sound, stage, startRun, until, visit } from "../stage.mjs";
 
 const SETTLE_MS = 120_000;
-const OUTPUT_MS = 5_000;
 const NODE = "imaging-1";
 
 await play(async () => {
@@ -24,13 +24,14 @@ await play(async () => {
   await until("its log", async () => /\S/.test(await page.getByRole("region", { name: `Log of ${NODE}` }).textContent()));
 
   // What its ClientApps write appears without a reload, also on the page of the run.
-  await finished(await startRun(1, { dataset: "csv:/nowhere" }));
+  const env = { ...process.env, TRELLIS_HOME: stage.home };
+  execFileSync(stage.trellis, ["run", stage.failing, "--federation", stage.federation, "--detach"], { env, stdio: "pipe" });
   const output = page.getByRole("region", { name: `Output of ClientApps on ${NODE}` });
-  const failed = async () => /ERROR: .*\/nowhere/.test(await output.textContent());
-  await until("the error of the app", failed, OUTPUT_MS);
+  const failed = async () => /ModuleNotFoundError: No module named 'nowhere'/.test(await output.textContent());
+  await until("the traceback of the app", failed);
   await sound(page, "the output of apps");
   await load.getByRole("link").click();
-  await page.getByLabel("Whose log").selectOption(NODE);
+  await page.getByLabel("Written by").selectOption(NODE);
   await until("the same on the page of the run", failed);
   await page.goBack();
 

@@ -26,8 +26,10 @@ const DIRECTORY: &str = "app-logs";
 const MAX_FILE_BYTES: usize = 256 << 10;
 /// Maximum number of nodes with a file in a run; the output of further nodes is dropped.
 const MAX_NODES: usize = 1024;
-/// If all files are larger when a run begins to write, those of the oldest runs are deleted.
+/// Maximum size of all files; above it, those of the oldest runs are deleted.
 const MAX_BYTES: u64 = 1 << 30;
+/// The size is checked when a run begins to write, and after this many bytes.
+const CHECK_BYTES: u64 = MAX_BYTES / 16;
 /// Messages of a node: burst, and interval after the burst.
 const BURST: u32 = 20;
 const INTERVAL_S: f64 = 0.5;
@@ -40,8 +42,8 @@ pub struct AppLogs {
     directory: PathBuf,
     rate: Rate<NodeId>,
     parts: Mutex<Parts>,
-    /// Locked while files change.
-    writing: Mutex<()>,
+    /// Bytes that were written since the last check of the size. Locked while files change.
+    written: Mutex<u64>,
 }
 
 /// The nodes of each run that got an instruction from this process.
@@ -57,7 +59,7 @@ impl AppLogs {
             directory: state.join(DIRECTORY),
             rate: Rate::new(BURST, INTERVAL_S, MAX_RATES),
             parts: Mutex::default(),
-            writing: Mutex::default(),
+            written: Mutex::default(),
         }
     }
 
@@ -97,7 +99,12 @@ impl AppLogs {
         }
         let of_run = self.directory.join(run.to_string());
         let path = of_run.join(node.to_string());
-        let _writing = self.writing.lock().expect("no holder panics");
+        let mut written = self.written.lock().expect("no holder panics");
+        *written += text.len() as u64;
+        if *written > CHECK_BYTES || !of_run.exists() {
+            self.make_room()?;
+            *written = 0;
+        }
         match File::options().append(true).open(&path) {
             Ok(file) if file.metadata()?.len() as usize + text.len() <= MAX_FILE_BYTES => {
                 (&file).write_all(text.as_bytes())
@@ -112,10 +119,7 @@ impl AppLogs {
                 save(&path, &tail)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if !of_run.exists() {
-                    self.make_room()?;
-                    fs::create_dir_all(&of_run)?;
-                }
+                fs::create_dir_all(&of_run)?;
                 if fs::read_dir(&of_run)?.count() >= MAX_NODES {
                     return Ok(());
                 }

@@ -115,7 +115,10 @@ fn node_id(view: &View, node: &str) -> Result<String, Refusal> {
             Refusal::NotNow(format!("node {node} has not connected to the SuperLink of {} yet", view.name))
         }),
         None if node.parse::<u64>().is_ok() => Ok(node.to_owned()),
-        None => Err(Refusal::NotFound(format!("federation {} has no node {node:?}", view.name))),
+        None => Err(Refusal::NotFound(format!(
+            "federation {0} has no node {node:?}; `trellis nodes {0}` lists its nodes",
+            view.name
+        ))),
     }
 }
 

@@ -19,47 +19,45 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const UNSUPPORTED_TIME: Duration = Duration::from_secs(600);
 
 pub async fn send_all(engine: Arc<Engine>) -> Result<(), Error> {
-    let mut unsupported_until = None;
+    tokio::select! {
+        () = engine.stop.cancelled() => {}
+        () = send_until_stop(&engine) => {}
+    }
+    Ok(())
+}
+
+async fn send_until_stop(engine: &Engine) {
+    let mut unsupported_until = Instant::now();
     loop {
-        tokio::select! {
-            () = engine.stop.cancelled() => return Ok(()),
-            () = engine.log.added() => {}
-        }
-        if engine.pause(COLLECT_TIME).await.is_none() {
-            return Ok(());
-        }
+        engine.log.added().await;
+        tokio::time::sleep(COLLECT_TIME).await;
         while let Some((run, text)) = engine.log.take(MAX_APP_LOG_BYTES) {
-            if unsupported_until.is_some_and(|until| Instant::now() < until) {
+            // Lines for a SuperLink that stores none are dropped.
+            if Instant::now() < unsupported_until {
                 continue;
             }
-            let Some(node) = engine.identity().await else { return Ok(()) };
+            let Some(node) = engine.identity().await else { return };
             let lines = PushAppLog { node_id: node.to_string(), run_id: run.to_string(), text };
-            loop {
-                let sending = tokio::select! {
-                    () = engine.stop.cancelled() => return Ok(()),
-                    sending = engine.link.fleet().push_app_log(&lines) => sending,
-                };
-                match sending {
-                    Err(error) if error.may_pass() => {
-                        tracing::debug!(%run, %error, "output of apps will be sent again");
-                        if engine.pause(RETRY_INTERVAL).await.is_none() {
-                            return Ok(());
-                        }
-                    }
-                    Err(error) if error.is_unknown_call() || matches!(error, CallError::NotHttp { .. }) => {
-                        tracing::debug!(%error, "the SuperLink stores no output of apps");
-                        unsupported_until = Some(Instant::now() + UNSUPPORTED_TIME);
-                        break;
-                    }
-                    Err(error) => {
-                        tracing::debug!(%run, %error, "the SuperLink refuses output of apps");
-                        break;
-                    }
-                    Ok(()) => break,
-                }
+            if !send(engine, &lines).await {
+                unsupported_until = Instant::now() + UNSUPPORTED_TIME;
             }
-            if engine.pause(SEND_INTERVAL).await.is_none() {
-                return Ok(());
+            tokio::time::sleep(SEND_INTERVAL).await;
+        }
+    }
+}
+
+/// Sends lines until the SuperLink takes or refuses them. `false`: it has no such call.
+async fn send(engine: &Engine, lines: &PushAppLog) -> bool {
+    loop {
+        match engine.link.fleet().push_app_log(lines).await {
+            Ok(()) => return true,
+            Err(error) if error.may_pass() => {
+                tracing::debug!(run = lines.run_id, %error, "output of apps will be sent again");
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+            Err(error) => {
+                tracing::debug!(run = lines.run_id, %error, "the SuperLink does not take output of apps");
+                return !(error.is_unknown_call() || matches!(error, CallError::NotHttp { .. }));
             }
         }
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Optional, Union
+from urllib.parse import quote
 
 from .. import _patience, _safetensors, types
 from .._history import History, history
@@ -134,9 +135,10 @@ class Run:
         """Everything that is known about the rounds, replies of single nodes and findings included."""
         return self._client._rounds(self.federation, self.id, None)
 
-    def logs(self, *, follow: bool = False) -> Iterator[str]:
-        """Lines of its log; with `follow` until it is over."""
-        path = f"/federations/{self.federation}/runs/{self.id}/log"
+    def logs(self, *, node: Optional[str] = None, follow: bool = False) -> Iterator[str]:
+        """Lines of its log, or what its ClientApps wrote on a node; with `follow` until it is over."""
+        of_node = f"/nodes/{quote(node, safe='')}" if node else ""
+        path = f"/federations/{self.federation}/runs/{self.id}{of_node}/log"
         for line in self._client._log(path, follow, to_the_end=True):
             yield line
 
