@@ -101,7 +101,7 @@ impl OfficialApps {
         let address = listener.address().map_err(cannot_bind)?;
         let stop = shutdown.child_token();
         let queue = JobQueue::new(stop.clone());
-        let server = Server::new(Arc::clone(&queue), objects, secret, settings.log.clone(), stop.clone());
+        let server = Server::new(Arc::clone(&queue), objects, secret, stop.clone());
         tokio::spawn(trellis_front::serve(AppPort(server), listener, Keepalive::default(), REQUESTS_PER_CONNECTION));
         tracing::info!(%address, "API for apps is listening");
         let Settings { launch, log, .. } = settings;

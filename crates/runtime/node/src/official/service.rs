@@ -14,7 +14,6 @@ use trellis_front::{
 use super::caller::Caller;
 use super::job_queue::JobQueue;
 use super::rpc::{self, Rpc};
-use crate::app_log::AppLog;
 use crate::objects::Objects;
 
 /// The largest message, except objects: a context may contain arrays.
@@ -31,7 +30,6 @@ pub struct Server {
     pub objects: Objects,
     /// The secret of SuperExecs; `None`: any client that reaches the port may take jobs.
     pub secret: Option<SuperexecSecret>,
-    pub log: AppLog,
     hosts: Hosts,
     large: Semaphore,
     stop: CancellationToken,
@@ -42,11 +40,10 @@ impl Server {
         queue: Arc<JobQueue>,
         objects: Objects,
         secret: Option<SuperexecSecret>,
-        log: AppLog,
         stop: CancellationToken,
     ) -> Arc<Server> {
         let (hosts, large) = (Hosts::new(Vec::new(), None), Semaphore::new(LARGE_MESSAGES));
-        Arc::new(Server { queue, objects, secret, log, hosts, large, stop })
+        Arc::new(Server { queue, objects, secret, hosts, large, stop })
     }
 }
 
