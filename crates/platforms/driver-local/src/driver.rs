@@ -1,4 +1,4 @@
-//! The driver port on this machine. Whoever opens it finds again what was begun, whatever became of who began it.
+//! The driver port on this machine. A newly opened driver adopts the processes that an earlier one started.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,27 +20,27 @@ use trellis_spec::{LocalSite, Name, Site, SiteConfig, SiteKind, Tls};
 
 use crate::home::Home;
 use crate::mark::{Marked, scan};
+use crate::observation::{infer_idle, observe};
 use crate::part::{Part, Running, State, blocking, write};
 use crate::process::Process;
 use crate::recipe::admin_token;
 use crate::record::Record;
-use crate::sight::{sight, tell_idle};
-use crate::world::{Claim, World};
-use crate::{gpus, keeper, launch, tls};
+use crate::shared::{Claim, Shared};
+use crate::{gpus, launch, reconciler, tls};
 
-/// Parts that are asked at the same time.
-const ASKED_AT_ONCE: usize = 64;
-/// Certificates are looked at so often; each is renewed when a third of its time is left.
-const RENEWAL: Duration = Duration::from_secs(3600);
+/// Limit of concurrent probes of parts.
+const MAX_CONCURRENT_PROBES: usize = 64;
+/// Interval between checks of the certificates. Each is renewed when a third of its validity is left.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
 
-const LOCK_TRIES: u32 = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+const MAX_LOCK_ATTEMPTS: u32 = 50;
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone)]
 pub struct LocalSettings {
     /// The home of the control plane.
     pub directory: PathBuf,
-    /// Our own program: what is started, and what starts others.
+    /// Our own program. The driver starts it, and through it all other programs.
     pub program: PathBuf,
 }
 
@@ -48,24 +48,24 @@ pub struct LocalSettings {
 pub enum OpenError {
     #[error("the directory {path} cannot be used")]
     Directory { path: PathBuf, source: io::Error },
-    #[error("another control plane is at work in {path}")]
+    #[error("another control plane uses {path}")]
     InUse { path: PathBuf },
     #[error("the processes of this machine cannot be listed")]
     Processes { source: io::Error },
 }
 
 pub struct LocalDriver {
-    world: Arc<World>,
-    /// Parts whose records cannot be read. Nobody knows what they are.
+    shared: Arc<Shared>,
+    /// Parts whose records cannot be read, so that their desired state is unknown.
     unreadable: Mutex<BTreeSet<ResourceId>>,
-    keepers: Mutex<JoinSet<()>>,
-    /// Held as long as the driver is there.
+    reconcilers: Mutex<JoinSet<()>>,
+    /// Locks the home for the lifetime of the driver.
     _lock: File,
 }
 
 impl LocalDriver {
-    /// Finds what is there, and goes on with what was begun. Needs a runtime. `wake` is called with the name of a
-    /// federation of which a part became ready, ended or went.
+    /// Adopts existing parts and resumes their actions. Needs a runtime. `wake` is called with the name of the federation when a
+    /// part becomes ready, ends or is removed.
     pub fn open(settings: LocalSettings, wake: Wake) -> Result<LocalDriver, OpenError> {
         let failed = |path: &PathBuf| {
             let path = path.clone();
@@ -76,43 +76,43 @@ impl LocalDriver {
         let home = Home::new(directory.canonicalize().map_err(failed(directory))?);
         private::make_directory(&home.federations()).map_err(failed(directory))?;
         let lock = File::create(home.lock()).map_err(failed(directory))?;
-        if !take(&lock) {
+        if !acquire(&lock) {
             return Err(OpenError::InUse { path: settings.directory });
         }
         let marked = scan(&home.hash()).map_err(|source| OpenError::Processes { source })?;
         let records = home.records().map_err(failed(directory))?;
         let program = std::path::absolute(&settings.program).unwrap_or(settings.program);
-        let world = Arc::new(World::new(home, program, wake));
-        let (unreadable, keepers) = (Mutex::default(), Mutex::new(JoinSet::new()));
-        let driver = LocalDriver { world, unreadable, keepers, _lock: lock };
-        driver.find(&records, marked);
-        driver.renew();
+        let shared = Arc::new(Shared::new(home, program, wake));
+        let (unreadable, reconcilers) = (Mutex::default(), Mutex::new(JoinSet::new()));
+        let driver = LocalDriver { shared, unreadable, reconcilers, _lock: lock };
+        driver.adopt_all(&records, marked);
+        driver.spawn_renewal();
         Ok(driver)
     }
 
     fn coordinator(&self, federation: &Name) -> Option<Desired> {
-        let coordinator = self.world.coordinator(federation)?;
+        let coordinator = self.shared.coordinator(federation)?;
         match coordinator.peek() {
             Some(state) => state.record.desired.clone(),
-            // It is just being changed: what was written last counts.
-            None => Record::read(&self.world.home.record(&coordinator.id)).ok()??.desired,
+            // Another task is changing the part: read what was written last.
+            None => Record::read(&self.shared.home.record(&coordinator.id)).ok()??.desired,
         }
     }
 
-    /// Takes up what earlier drivers left: by records, and by marks where a record is missing.
-    fn find(&self, records: &[PathBuf], marked: Vec<Marked>) {
+    /// Adopts the parts of earlier drivers: by their records, and by marked processes if a record is missing.
+    fn adopt_all(&self, records: &[PathBuf], marked: Vec<Marked>) {
         let mut programs: BTreeMap<ResourceId, Vec<Marked>> = BTreeMap::new();
         for marked in marked.into_iter().filter(|marked| marked.is_program) {
             programs.entry(marked.mark.id.clone()).or_default().push(marked);
         }
         for path in records {
             let Some(id) = Home::id_of(path) else {
-                tracing::warn!("{} is no part, and left alone", path.display());
+                tracing::warn!("{} is not the record of a part; ignored", path.display());
                 continue;
             };
             match Record::read(path) {
-                Ok(Some(record)) => self.take_up(record, programs.remove(&id).unwrap_or_default()),
-                // Nothing is begun before there is a record: it was never made, or is gone.
+                Ok(Some(record)) => self.adopt(record, programs.remove(&id).unwrap_or_default()),
+                // A record is written before anything is started, so the part was never created, or is removed.
                 Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(part = %id, "{error}");
@@ -123,12 +123,12 @@ impl LocalDriver {
         }
         for (id, marked) in programs {
             let instance = marked.iter().map(|marked| marked.mark.instance).max().unwrap_or_default();
-            tracing::warn!(part = %id, "it runs, and there is no record of it");
-            self.take_up(Record::found(id, instance, now_ms()), marked);
+            tracing::warn!(part = %id, "found a running process without a record");
+            self.adopt(Record::without_desired(id, instance, now_ms()), marked);
         }
     }
 
-    fn take_up(&self, record: Record, marked: Vec<Marked>) {
+    fn adopt(&self, record: Record, marked: Vec<Marked>) {
         let mut running: Vec<Running> = marked
             .into_iter()
             .filter_map(|marked| {
@@ -136,7 +136,7 @@ impl LocalDriver {
                 Some(Running { instance: marked.mark.instance, role: marked.mark.role, process })
             })
             .collect();
-        // A program may hide its mark; it was noted then.
+        // A program may hide its mark; its process is in the record then.
         for (role, identity) in record.processes.iter().enumerate() {
             if !running.iter().any(|running| running.process.identity == *identity) {
                 let process = Process::find(identity.clone());
@@ -145,59 +145,59 @@ impl LocalDriver {
         }
         let mut state = State::new(record, running);
         let spec = state.record.desired.as_ref().map(|desired| &desired.spec);
-        let present = spec.and_then(|spec| launch::present(&self.world, &state.record, spec).ok());
+        let present = spec.and_then(|spec| launch::present(&self.shared, &state.record, spec).ok());
         state.recipe = present.map(|(_, recipe)| Arc::new(recipe));
         self.insert(Part::new(state.record.id.clone(), state));
     }
 
     fn insert(&self, part: Arc<Part>) {
         let claim = part.peek().map(|state| Claim { ports: state.record.ports, gpus: state.record.gpus.clone() });
-        self.world.insert(&part, claim.unwrap_or_default());
-        let mut keepers = locked(&self.keepers);
-        while keepers.try_join_next().is_some() {}
-        keepers.spawn(keeper::keep(Arc::clone(&self.world), part));
+        self.shared.insert(&part, claim.unwrap_or_default());
+        let mut reconcilers = locked(&self.reconcilers);
+        while reconcilers.try_join_next().is_some() {}
+        reconcilers.spawn(reconciler::run(Arc::clone(&self.shared), part));
     }
 
-    /// Renews certificates, as long as the driver is there.
-    fn renew(&self) {
-        let world = Arc::clone(&self.world);
-        locked(&self.keepers).spawn(async move {
+    /// Renews certificates until the driver is dropped.
+    fn spawn_renewal(&self) {
+        let shared = Arc::clone(&self.shared);
+        locked(&self.reconcilers).spawn(async move {
             loop {
-                tokio::time::sleep(RENEWAL).await;
-                for coordinator in world.parts(|id| id.node_key().is_none()) {
+                tokio::time::sleep(RENEWAL_INTERVAL).await;
+                for coordinator in shared.parts(|id| id.node_key().is_none()) {
                     let desired = coordinator.lock().await.record.desired.clone();
                     let Some(Spec::Coordinator(spec)) = desired.map(|desired| desired.spec) else { continue };
                     if spec.tls != Tls::Auto {
                         continue;
                     }
-                    let (world, federation) = (Arc::clone(&world), coordinator.id.federation.clone());
+                    let (shared, federation) = (Arc::clone(&shared), coordinator.id.federation.clone());
                     let issue = move || {
-                        tls::issue(&world.home, &federation, &spec.endpoints.advertise).map_err(io::Error::other)
+                        tls::issue(&shared.home, &federation, &spec.endpoints.advertise).map_err(io::Error::other)
                     };
                     if let Err(error) = blocking(issue).await {
-                        tracing::warn!(part = %coordinator.id, "its certificate is not renewed: {error}");
+                        tracing::warn!(part = %coordinator.id, "cannot renew the certificate: {error}");
                     }
                 }
             }
         });
     }
 
-    /// Looks again at records that could not be read: somebody may have mended them.
-    fn look_again(&self, federation: &Name, site: &Name) -> BTreeMap<ResourceId, Presence> {
-        let of_here = |id: &&ResourceId| id.federation == *federation && id.site == *site;
-        let ids: Vec<ResourceId> = locked(&self.unreadable).iter().filter(of_here).cloned().collect();
+    /// Reads unreadable records again, since the user may have repaired them.
+    fn retry_unreadable(&self, federation: &Name, site: &Name) -> BTreeMap<ResourceId, Presence> {
+        let is_of_site = |id: &&ResourceId| id.federation == *federation && id.site == *site;
+        let ids: Vec<ResourceId> = locked(&self.unreadable).iter().filter(is_of_site).cloned().collect();
         let mut unknown = BTreeMap::new();
         for id in ids {
-            match Record::read(&self.world.home.record(&id)) {
+            match Record::read(&self.shared.home.record(&id)) {
                 Err(error) => {
                     unknown.insert(id, Presence::Unknown { why: error.to_string() });
                     continue;
                 }
                 Ok(None) => {}
                 Ok(Some(record)) => {
-                    let marked = scan(&self.world.home.hash()).unwrap_or_default();
+                    let marked = scan(&self.shared.home.hash()).unwrap_or_default();
                     let programs = marked.into_iter().filter(|marked| marked.mark.id == id && marked.is_program);
-                    self.take_up(record, programs.collect());
+                    self.adopt(record, programs.collect());
                 }
             }
             locked(&self.unreadable).remove(&id);
@@ -205,18 +205,18 @@ impl LocalDriver {
         unknown
     }
 
-    async fn seen(&self, federation: &Name, site: &Name) -> ObservedSite {
-        let mut resources = self.look_again(federation, site);
-        let parts = self.world.parts(|id| id.federation == *federation && id.site == *site);
-        let look = |part: Arc<Part>| async move {
-            let presence = sight(&self.world, &part).await;
+    async fn observe_site(&self, federation: &Name, site: &Name) -> ObservedSite {
+        let mut resources = self.retry_unreadable(federation, site);
+        let parts = self.shared.parts(|id| id.federation == *federation && id.site == *site);
+        let observe_part = |part: Arc<Part>| async move {
+            let presence = observe(&self.shared, &part).await;
             presence.map(|presence| (part.id.clone(), presence))
         };
-        let mut looks = stream::iter(parts).map(look).buffer_unordered(ASKED_AT_ONCE);
-        while let Some(seen) = looks.next().await {
-            resources.extend(seen);
+        let mut observations = stream::iter(parts).map(observe_part).buffer_unordered(MAX_CONCURRENT_PROBES);
+        while let Some(observed) = observations.next().await {
+            resources.extend(observed);
         }
-        tell_idle(&mut resources);
+        infer_idle(&mut resources);
         ObservedSite {
             resources,
             complete: true,
@@ -225,25 +225,25 @@ impl LocalDriver {
         }
     }
 
-    async fn carry_out(&self, action: &Action) -> io::Result<Outcome> {
+    async fn execute(&self, action: &Action) -> io::Result<Outcome> {
         let id = action.id();
         if locked(&self.unreadable).contains(id) {
-            let why = format!("nobody knows what it is: {} cannot be read", self.world.home.record(id).display());
+            let why = format!("its desired state is unknown: {} cannot be read", self.shared.home.record(id).display());
             return Ok(Outcome::Failed { why });
         }
-        let orders = self.world.orders(&id.federation)?;
+        let orders = self.shared.orders(&id.federation)?;
         let mut orders = orders.lock().await;
         if let Some(refused) = orders.taken_over(&action.order) {
             return Ok(refused);
         }
         let mut latest = orders.clone();
         if latest.advance(action.order.fence) {
-            self.note_orders(&id.federation, &latest).await?;
+            self.write_orders(&id.federation, &latest).await?;
             *orders = latest;
         }
-        if let Some(part) = self.world.part(id) {
+        if let Some(part) = self.shared.part(id) {
             drop(orders);
-            return Ok(part.apply(&self.world.home, action).await);
+            return Ok(part.apply(&self.shared.home, action).await);
         }
         if let Some(refused) = orders.gone.get(id).and_then(|gone| action.order.too_late(gone)) {
             return Ok(refused);
@@ -251,22 +251,22 @@ impl LocalDriver {
         match &action.verb {
             Verb::Create(desired) => self.create(desired, action.order).await,
             Verb::Replace(_) | Verb::Restart { .. } => {
-                Ok(Outcome::Refused { why: "there is none".to_owned(), retry: true })
+                Ok(Outcome::Refused { why: "it does not exist".to_owned(), retry: true })
             }
             Verb::Drain { .. } => Ok(Outcome::Done),
             Verb::Delete { .. } => {
                 let mut latest = orders.clone();
                 latest.gone.insert(id.clone(), action.order);
-                self.note_orders(&id.federation, &latest).await?;
+                self.write_orders(&id.federation, &latest).await?;
                 *orders = latest;
                 Ok(Outcome::Done)
             }
         }
     }
 
-    async fn note_orders(&self, federation: &Name, orders: &Orders) -> io::Result<()> {
+    async fn write_orders(&self, federation: &Name, orders: &Orders) -> io::Result<()> {
         let (orders, path, directory) =
-            (orders.clone(), self.world.home.orders(federation), self.world.home.federation(federation));
+            (orders.clone(), self.shared.home.orders(federation), self.shared.home.federation(federation));
         blocking(move || {
             private::make_directory(&directory)?;
             private::replace_json(&path, &orders)
@@ -274,12 +274,12 @@ impl LocalDriver {
         .await
     }
 
-    /// What is to be is on disk before anything is.
+    /// The record is written and fsynced before the part is started.
     async fn create(&self, desired: &Desired, order: Order) -> io::Result<Outcome> {
         let record = Record::new(desired.clone(), order, now_ms());
-        let directory = self.world.home.part(&desired.id);
+        let directory = self.shared.home.part(&desired.id);
         blocking(move || private::make_directory(&directory)).await?;
-        write(&self.world.home, &record).await?;
+        write(&self.shared.home, &record).await?;
         let state = State { is_new: true, ..State::new(record, Vec::new()) };
         self.insert(Part::new(desired.id.clone(), state));
         Ok(Outcome::Started)
@@ -292,12 +292,12 @@ impl Driver for LocalDriver {
     }
 
     fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
-        Box::pin(async move { Observation::Reached(self.seen(federation, site).await) })
+        Box::pin(async move { Observation::Reached(self.observe_site(federation, site).await) })
     }
 
     fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome> {
         Box::pin(async move {
-            let outcome = self.carry_out(action).await;
+            let outcome = self.execute(action).await;
             outcome.unwrap_or_else(|error| Outcome::Failed { why: error.to_string() })
         })
     }
@@ -309,16 +309,16 @@ impl OpenDriver for LocalDriver {
     }
 
     fn has_parts(&self, federation: &Name, site: &Name) -> bool {
-        !self.world.parts(|id| id.federation == *federation && id.site == *site).is_empty()
+        !self.shared.parts(|id| id.federation == *federation && id.site == *site).is_empty()
     }
 
     fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
-        Some(self.world.home.log(id))
+        Some(self.shared.home.log(id))
     }
 
-    /// Models stay when the federation is deleted.
+    /// Models are kept when the federation is deleted.
     fn models_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(self.world.home.models(federation))
+        Some(self.shared.home.models(federation))
     }
 
     fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
@@ -326,17 +326,17 @@ impl OpenDriver for LocalDriver {
             Spec::Coordinator(spec) => Some(spec.tls),
             Spec::Node(_) => None,
         })?;
-        tls::trust(&self.world.home, federation, &tls)
+        tls::trust(&self.shared.home, federation, &tls)
     }
 
     fn token_path(&self, federation: &Name) -> Option<PathBuf> {
         let desired = self.coordinator(federation)?;
         let Spec::Coordinator(spec) = &desired.spec else { return None };
-        Some(admin_token(spec, &self.world.home.state(&desired.id))).filter(|path| path.exists())
+        Some(admin_token(spec, &self.shared.home.state(&desired.id))).filter(|path| path.exists())
     }
 }
 
-/// The driver of this machine, for the registry of drivers.
+/// The local driver in the registry of drivers.
 #[derive(Debug)]
 pub struct Local;
 
@@ -351,28 +351,28 @@ impl DriverKind for Local {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // Only the kernel's limits are known here. Nodes find out whether they may use them.
+        // Only the kernel's support is known here. Nodes check whether they are permitted to set limits.
         Capabilities { drain: true, limits: has_cgroups(), gpu: true, images: false }
     }
 
-    /// There is one machine of the control plane.
+    /// All sites of this kind are the machine of the control plane.
     fn is_same_connection(&self, _one: &SiteConfig, _other: &SiteConfig) -> bool {
         true
     }
 }
 
-/// What a driver was starting when it ended may hold its lock for a moment: until it has become its own program.
-fn take(lock: &File) -> bool {
-    for _ in 0..LOCK_TRIES {
+/// A process that the previous driver was starting may hold the lock until it has executed its own program.
+fn acquire(lock: &File) -> bool {
+    for _ in 0..MAX_LOCK_ATTEMPTS {
         if flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             return true;
         }
-        std::thread::sleep(LOCK_PAUSE);
+        std::thread::sleep(LOCK_RETRY_DELAY);
     }
     false
 }
 
-/// Whether the kernel can hold processes to limits.
+/// Whether the kernel supports cgroups v2.
 fn has_cgroups() -> bool {
     std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }

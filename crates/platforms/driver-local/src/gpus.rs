@@ -1,9 +1,9 @@
-//! Which GPUs of this machine are whose. The files of NVIDIA's driver are counted, nothing is asked.
+//! Assignment of the GPUs of this machine to parts. Counts the files of the NVIDIA driver and runs no program.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// How many there are.
+/// Number of GPUs of this machine.
 pub fn count() -> u32 {
     count_in(Path::new("/"))
 }
@@ -19,7 +19,7 @@ fn count_in(root: &Path) -> u32 {
     u32::try_from(if known > 0 { known } else { devices }).unwrap_or(u32::MAX)
 }
 
-/// So many that nobody else has; those that are the part's already, first. `None`: there are not enough.
+/// Assigns `wanted` GPUs that no other part has, first those that the part has already. `None` if there are not enough.
 pub fn assign(wanted: u32, had: &[u32], taken: &BTreeSet<u32>, count: u32) -> Option<Vec<u32>> {
     let kept = had.iter().copied().filter(|index| *index < count && !taken.contains(index));
     let free = (0..count).filter(|index| !taken.contains(index) && !had.contains(index));
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_what_is_somebody_elses() {
+    fn a_gpu_is_assigned_once() {
         let taken = BTreeSet::from([1]);
         assert_eq!(assign(2, &[], &taken, 4), Some(vec![0, 2]));
         assert_eq!(assign(1, &[3], &taken, 4), Some(vec![3]));

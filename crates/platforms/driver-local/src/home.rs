@@ -1,6 +1,6 @@
-//! Where everything is in the home of the control plane. Nothing is opened here.
+//! Paths in the home of the control plane. Opens no files.
 //!
-//! Names of federations, sites and parts never begin with a dot: what lies beside them does.
+//! Names of federations, sites and parts never begin with a dot; other files in their directories do.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +16,12 @@ pub struct Home {
 }
 
 impl Home {
-    /// `root` is absolute, and without links: processes of this home are known by it.
+    /// `root` is absolute and without symbolic links, since processes of this home are identified by it.
     pub fn new(root: PathBuf) -> Home {
         Home { root }
     }
 
-    /// What processes of this home carry in their mark.
+    /// Identifies this home in the marks of its processes.
     pub fn hash(&self) -> String {
         format!("{:016x}", fnv1a(self.root.as_os_str().as_encoded_bytes()))
     }
@@ -30,7 +30,7 @@ impl Home {
         self.root.join("federations")
     }
 
-    /// Held by the driver at work.
+    /// Locked by the open driver.
     pub fn lock(&self) -> PathBuf {
         self.federations().join(".lock")
     }
@@ -39,17 +39,17 @@ impl Home {
         self.federations().join(federation.as_str())
     }
 
-    /// Which orders were carried out for parts that are gone, and the latest fence.
+    /// The last orders for removed parts, and the latest fence.
     pub fn orders(&self, federation: &Name) -> PathBuf {
         self.federation(federation).join(".orders.json")
     }
 
-    /// What a SuperLink serves with: certificate, key, authority.
+    /// Certificate, key and authority of a SuperLink.
     pub fn tls(&self, federation: &Name) -> PathBuf {
         self.federation(federation).join(".tls")
     }
 
-    /// The authority's own key, apart from everything that SuperLinks and apps are told of.
+    /// The authority's own key, outside the directories that SuperLinks and apps can read.
     pub fn authority(&self, federation: &Name) -> PathBuf {
         self.root.join("authorities").join(federation.as_str())
     }
@@ -78,12 +78,12 @@ impl Home {
         self.part(id).join("node.key")
     }
 
-    /// Where the state of a part really is.
+    /// State of a part that survives restarts.
     pub fn state(&self, id: &ResourceId) -> PathBuf {
         self.part(id).join("state")
     }
 
-    /// The parts that a directory may hold, by their names.
+    /// The part of a record, by the names of its directories.
     pub fn id_of(record: &Path) -> Option<ResourceId> {
         let mut names = record.parent()?.iter().rev().map(|name| name.to_str());
         let (part, site, federation) = (names.next()??, names.next()??, names.next()??);
@@ -91,7 +91,7 @@ impl Home {
         ResourceId::try_from(format!("{federation}/{site}/{part}")).ok()
     }
 
-    /// Every place where a record is, or may be.
+    /// Paths of all records. Some may not exist.
     pub fn records(&self) -> std::io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for federation in directories(&self.federations())? {

@@ -1,5 +1,5 @@
-//! The start of a part: everything that must be there before its programs, then the programs. Each step may be repeated after
-//! a crash anywhere.
+//! Launch of a part: prepares its files, ports and keys, then starts its programs. Each step is idempotent, so that the launch can
+//! resume after a crash.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,33 +13,32 @@ use trellis_wire::token::Token;
 
 use crate::mark::Mark;
 use crate::part::{Part, Running, blocking, write};
-use crate::process::{Ending, Process};
-use crate::recipe::{Place, Probe, Program, Recipe, admin_token, recipe};
-use crate::record::{Record, Wish};
-use crate::world::{Claim, World};
-use crate::{ending, enrolment, logs, tls};
+use crate::process::{Exit, Process};
+use crate::recipe::{PartContext, Probe, Program, Recipe, admin_token, recipe};
+use crate::record::{DesiredState, Record};
+use crate::shared::{Claim, Shared};
+use crate::{enrolment, logs, termination, tls};
 
-/// What came of it.
+/// Outcome of a launch.
 pub enum Launched {
-    /// Its programs run.
-    Yes,
-    /// Something else is wanted meanwhile.
-    Turned,
+    Started,
+    /// The desired state changed during the launch.
+    Superseded,
     Failed(String),
 }
 
-pub async fn launch(world: &Arc<World>, part: &Part) -> Launched {
+pub async fn launch(shared: &Arc<Shared>, part: &Part) -> Launched {
     let (record, is_new, is_found) = {
         let state = part.lock().await;
-        (state.record.clone(), state.is_new, state.has(0))
+        (state.record.clone(), state.is_new, state.is_alive(0))
     };
     let Some(desired) = &record.desired else {
-        return Launched::Failed("nobody knows what it was to be".to_owned());
+        return Launched::Failed("its desired state is unknown".to_owned());
     };
-    // What runs already holds its ports, and was prepared for.
+    // Running programs hold their ports already, and need no preparation.
     let prepared = match is_found {
-        true => present(world, &record, &desired.spec),
-        false => prepare(world, &record, &desired.spec, is_new).await,
+        true => present(shared, &record, &desired.spec),
+        false => prepare(shared, &record, &desired.spec, is_new).await,
     };
     let (claim, recipe) = match prepared {
         Ok(prepared) => prepared,
@@ -48,61 +47,61 @@ pub async fn launch(world: &Arc<World>, part: &Part) -> Launched {
     let recipe = Arc::new(recipe);
     if !is_found {
         for step in recipe.after.iter().chain(&recipe.before) {
-            match run(world, part, &record, step).await {
-                Launched::Yes => {}
+            match run(shared, part, &record, step).await {
+                Launched::Started => {}
                 other => return other,
             }
         }
     }
-    start(world, part, &record, claim, recipe).await
+    start(shared, part, &record, claim, recipe).await
 }
 
-/// The recipe of a part that was started, as it was then.
-pub fn present(world: &World, record: &Record, spec: &Spec) -> Result<(Claim, Recipe), String> {
+/// The recipe with the ports and GPUs that the part was started with.
+pub fn present(shared: &Shared, record: &Record, spec: &Spec) -> Result<(Claim, Recipe), String> {
     let claim = Claim { ports: record.ports, gpus: record.gpus.clone() };
-    let place = place(world, &record.id, spec, &claim);
-    let recipe = recipe(spec, &place).map_err(|problems| problems.join("; "))?;
+    let context = context(shared, &record.id, spec, &claim);
+    let recipe = recipe(spec, &context).map_err(|problems| problems.join("; "))?;
     Ok((claim, recipe))
 }
 
-async fn prepare(world: &Arc<World>, record: &Record, spec: &Spec, is_new: bool) -> Result<(Claim, Recipe), String> {
-    if !is_new && !apps_outlive(spec) {
-        ending::end_leftovers(world, &record.id).await;
+async fn prepare(shared: &Arc<Shared>, record: &Record, spec: &Spec, is_new: bool) -> Result<(Claim, Recipe), String> {
+    if !is_new && !apps_survive(spec) {
+        termination::terminate_leftovers(shared, &record.id).await;
     }
-    let (arranged, id, of) = (Arc::clone(world), record.id.clone(), spec.clone());
+    let (arranged, id, of) = (Arc::clone(shared), record.id.clone(), spec.clone());
     let had = Claim { ports: record.ports, gpus: record.gpus.clone() };
     let arrange = move || arrange(&arranged, &id, &of, &had).map_err(io::Error::other);
     let claim = blocking(arrange).await.map_err(|error| error.to_string())?;
     if let Spec::Node(node) = spec
         && node.node_auth
     {
-        enrolment::enrol(world, &record.id).await?;
+        enrolment::enrol(shared, &record.id).await?;
     }
-    let place = place(world, &record.id, spec, &claim);
-    let recipe = recipe(spec, &place).map_err(|problems| problems.join("; "))?;
+    let context = context(shared, &record.id, spec, &claim);
+    let recipe = recipe(spec, &context).map_err(|problems| problems.join("; "))?;
     let files = recipe.files.clone();
     let write = move || files.iter().try_for_each(|(path, text)| private::replace(path, text.as_bytes()));
     blocking(write).await.map_err(|error| error.to_string())?;
     Ok((claim, recipe))
 }
 
-/// Directories, log, ports, certificates.
-fn arrange(world: &World, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<Claim, String> {
-    let home = &world.home;
-    let told = |error: io::Error| error.to_string();
-    private::make_directory(&home.state(id)).map_err(told)?;
+/// Prepares directories, log, ports and certificates.
+fn arrange(shared: &Shared, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<Claim, String> {
+    let home = &shared.home;
+    let text = |error: io::Error| error.to_string();
+    private::make_directory(&home.state(id)).map_err(text)?;
     if let Spec::Coordinator(spec) = spec {
-        private::make_directory(&home.models(&id.federation)).map_err(told)?;
+        private::make_directory(&home.models(&id.federation)).map_err(text)?;
         if spec.containers == Some(Containers::No) && spec.resources != Resources::default() {
-            tracing::warn!(part = %id, "coordinator.resources has no effect where its SuperLink is a process");
+            tracing::warn!(part = %id, "coordinator.resources has no effect on a SuperLink that runs as a process");
         }
         if spec.runtime == Runtime::Trellis {
-            provide_token(&admin_token(spec, &home.state(id))).map_err(told)?;
+            provide_token(&admin_token(spec, &home.state(id))).map_err(text)?;
         }
     }
-    logs::rotate(&home.log(id)).map_err(|error| format!("its log cannot be put aside: {error}"))?;
+    logs::rotate(&home.log(id)).map_err(|error| format!("cannot rotate its log: {error}"))?;
     tls::prepare(home, &id.federation, spec)?;
-    world.claim(id, spec, had, listen(spec))
+    shared.claim(id, spec, had, listen(spec))
 }
 
 /// Creates the administrator token with which this driver calls the SuperLink. An existing token is kept.
@@ -115,12 +114,12 @@ fn provide_token(path: &Path) -> io::Result<()> {
     private::create_if_absent(path, format!("{}\n", Token::generate().reveal()).as_bytes())
 }
 
-fn place(world: &World, id: &ResourceId, spec: &Spec, claim: &Claim) -> Place {
-    let home = &world.home;
+fn context(shared: &Shared, id: &ResourceId, spec: &Spec, claim: &Claim) -> PartContext {
+    let home = &shared.home;
     let has_key = matches!(spec, Spec::Node(spec) if spec.node_auth);
-    Place {
+    PartContext {
         id: id.clone(),
-        program: world.program.clone(),
+        program: shared.program.clone(),
         directory: home.part(id),
         state: home.state(id),
         shared: home.shared(),
@@ -130,20 +129,20 @@ fn place(world: &World, id: &ResourceId, spec: &Spec, claim: &Claim) -> Place {
         tls: tls::files(home, &id.federation, spec),
         node_key: has_key.then(|| home.node_key(id)),
         gpus: claim.gpus.clone(),
-        coordinator_http: coordinator_http(world, id),
+        coordinator_http: coordinator_http(shared, id),
     }
 }
 
-fn coordinator_http(world: &World, id: &ResourceId) -> Option<SocketAddr> {
-    let coordinator = world.coordinator(&id.federation)?;
-    // Who is just being changed is asked by nobody.
+fn coordinator_http(shared: &Shared, id: &ResourceId) -> Option<SocketAddr> {
+    let coordinator = shared.coordinator(&id.federation)?;
+    // `None` also if another task is changing the coordinator.
     match &coordinator.peek()?.recipe.as_ref()?.probe {
         Probe::SuperLink { address, .. } => Some(*address),
         _ => None,
     }
 }
 
-/// This machine's own address, unless others are told of another.
+/// The loopback address, unless the document advertises another one.
 fn listen(spec: &Spec) -> IpAddr {
     let is_own = |name: &String| match name.trim_matches(['[', ']']).parse::<IpAddr>() {
         Ok(ip) => ip.is_loopback(),
@@ -155,8 +154,8 @@ fn listen(spec: &Spec) -> IpAddr {
     }
 }
 
-/// Ours goes on where it was, and its ServerApps wait for it.
-pub fn apps_outlive(spec: &Spec) -> bool {
+/// Whether ServerApps survive a restart of the coordinator: our SuperLink resumes its runs from disk.
+pub fn apps_survive(spec: &Spec) -> bool {
     match spec {
         Spec::Coordinator(spec) => {
             spec.runtime == Runtime::Trellis && matches!(spec.persistence, Persistence::Disk { .. })
@@ -165,73 +164,73 @@ pub fn apps_outlive(spec: &Spec) -> bool {
     }
 }
 
-/// Runs a program to its end, unless something else is wanted meanwhile.
-async fn run(world: &World, part: &Part, record: &Record, program: &Program) -> Launched {
-    let log = world.home.log(&part.id);
+/// Runs a program to its end, unless the desired state changes meanwhile.
+async fn run(shared: &Shared, part: &Part, record: &Record, program: &Program) -> Launched {
+    let log = shared.home.log(&part.id);
     let from = logs::length(&log);
-    let mark = Mark { home: world.home.hash(), id: part.id.clone(), instance: record.instance, role: None };
-    let process = match Process::start(&world.program, program, &mark, &log) {
+    let mark = Mark { home: shared.home.hash(), id: part.id.clone(), instance: record.instance, role: None };
+    let process = match Process::start(&shared.program, program, &mark, &log) {
         Ok(process) => process,
         Err(error) => return Launched::Failed(not_started(program, &error)),
     };
-    let ending = tokio::select! {
-        ending = process.ended() => ending,
+    let exit = tokio::select! {
+        exit = process.ended() => exit,
         () = part.changed.notified() => {
-            ending::end(&[process]).await;
-            return Launched::Turned;
+            termination::terminate(&[process]).await;
+            return Launched::Superseded;
         }
     };
-    match ending {
-        Ending::Exited(0) => Launched::Yes,
-        other => Launched::Failed(told(&format!("{}: {other}", program.path.display()), &log, from)),
+    match exit {
+        Exit::Code(0) => Launched::Started,
+        other => Launched::Failed(with_log_tail(&format!("{}: {other}", program.path.display()), &log, from)),
     }
 }
 
-/// Starts what does not run yet, and notes who it is.
-async fn start(world: &World, part: &Part, record: &Record, claim: Claim, recipe: Arc<Recipe>) -> Launched {
+/// Starts the programs that do not run yet, and stores their processes.
+async fn start(shared: &Shared, part: &Part, record: &Record, claim: Claim, recipe: Arc<Recipe>) -> Launched {
     let mut state = part.lock().await;
-    if state.record.instance != record.instance || state.record.wish == Wish::Gone {
-        return Launched::Turned;
+    if state.record.instance != record.instance || state.record.desired_state == DesiredState::Deleted {
+        return Launched::Superseded;
     }
-    let log = world.home.log(&part.id);
+    let log = shared.home.log(&part.id);
     state.log_from = logs::length(&log);
     let mut noted = Record { ports: claim.ports, gpus: claim.gpus, ..state.record.clone() };
     if noted != state.record {
-        // Before anybody is told of a port, it is known to be the part's own.
-        if let Err(error) = write(&world.home, &noted).await {
+        // The ports are stored before they are used, so that no other part gets them after a crash.
+        if let Err(error) = write(&shared.home, &noted).await {
             return Launched::Failed(error.to_string());
         }
         state.record = noted.clone();
     }
     for (role, program) in recipe.programs.iter().enumerate() {
-        if state.has(role) {
+        if state.is_alive(role) {
             continue;
         }
-        let (home, id) = (world.home.hash(), part.id.clone());
+        let (home, id) = (shared.home.hash(), part.id.clone());
         let mark = Mark { home, id, instance: record.instance, role: Some(role) };
-        match Process::start(&world.program, program, &mark, &log) {
+        match Process::start(&shared.program, program, &mark, &log) {
             Ok(process) => state.running.push(Running { instance: record.instance, role: Some(role), process }),
-            Err(error) => return Launched::Failed(told(&not_started(program, &error), &log, state.log_from)),
+            Err(error) => return Launched::Failed(with_log_tail(&not_started(program, &error), &log, state.log_from)),
         }
     }
     noted.launched = true;
     let own = state.running.iter().filter(|running| running.instance == record.instance);
     noted.processes = own.map(|running| running.process.identity.clone()).collect();
-    // Who reads the old record finds the processes by their marks.
-    if let Err(error) = write(&world.home, &noted).await {
-        tracing::warn!(part = %part.id, "its processes are not noted: {error}");
+    // The old record suffices: processes are also found by their marks.
+    if let Err(error) = write(&shared.home, &noted).await {
+        tracing::warn!(part = %part.id, "cannot store its processes: {error}");
     }
     state.record = noted;
     state.recipe = Some(recipe);
-    Launched::Yes
+    Launched::Started
 }
 
 fn not_started(program: &Program, error: &io::Error) -> String {
-    format!("{} cannot be started: {error}", program.path.display())
+    format!("cannot start {}: {error}", program.path.display())
 }
 
-/// A reason, with the end of the log.
-pub fn told(why: &str, log: &Path, from: u64) -> String {
+/// Appends the last lines of the log to a reason.
+pub fn with_log_tail(why: &str, log: &Path, from: u64) -> String {
     match logs::last_lines(log, from) {
         lines if lines.is_empty() => why.to_owned(),
         lines => format!("{why}; its log ends with:\n{lines}"),

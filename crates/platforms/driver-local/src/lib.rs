@@ -1,28 +1,28 @@
-//! The driver of this machine: SuperLinks and SuperNodes as processes or containers, in a state directory, surviving whoever
-//! started them. It translates and never decides.
+//! The local driver: SuperLinks and SuperNodes as processes or containers of this machine. They survive the control plane, and their
+//! state is in its home. The driver makes no decisions.
 //!
-//! `recipe` says what is started for a part, and is pure; `record` is what is kept of it; `part` follows from both what is
-//! to be done next; `keeper`, `launch` and `ending` do it; `sight` tells what is there.
+//! `recipe` describes what is started for a part, and is pure. `record` is the stored state of a part. `part` derives the next
+//! step from both; `reconciler`, `launch` and `termination` execute it. `observation` observes the part.
 
 mod driver;
-mod ending;
 mod enrolment;
 mod gpus;
 mod home;
-mod keeper;
 mod launch;
 mod logs;
 mod mark;
+mod observation;
 mod packages;
 mod part;
 mod ports;
 mod probe;
 mod process;
 mod recipe;
+mod reconciler;
 mod record;
-mod sight;
+mod shared;
+mod termination;
 mod tls;
-mod world;
 
 pub use driver::{Local, LocalDriver, LocalSettings, OpenError};
 pub use home::superlinks;

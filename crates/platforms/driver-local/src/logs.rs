@@ -1,64 +1,64 @@
-//! The output of a part's programs: one file that grows, put aside at a start when it has become large.
+//! The log of a part: one file with the output of its programs. A large log is rotated at the next start.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A log that is larger is put aside at the next start.
-const LARGE_BYTES: u64 = 10 << 20;
-/// Logs that were put aside and are kept: `.1` is the newest.
-const KEPT: u32 = 3;
-/// Of the end of a log, in a reason.
-const LAST_LINES: usize = 8;
-const LAST_BYTES: u64 = 4 << 10;
+/// A larger log is rotated at the next start.
+const MAX_BYTES: u64 = 10 << 20;
+/// Number of rotated logs that are kept; `.1` is the newest.
+const MAX_ROTATED: u32 = 3;
+/// Limits of the end of a log in a reason.
+const MAX_TAIL_LINES: usize = 8;
+const MAX_TAIL_BYTES: u64 = 4 << 10;
 
-/// Opens a log to write to its end.
+/// Opens a log for appending.
 pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-/// Puts a large log aside. Nobody may be writing to it.
+/// Rotates a large log. No program may be writing to it.
 pub fn rotate(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
-        Ok(found) if found.len() > LARGE_BYTES => {}
+        Ok(found) if found.len() > MAX_BYTES => {}
         _ => return Ok(()),
     }
-    for number in (1..KEPT).rev() {
-        match fs::rename(aside(path, number), aside(path, number + 1)) {
+    for number in (1..MAX_ROTATED).rev() {
+        match fs::rename(rotated(path, number), rotated(path, number + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    fs::rename(path, aside(path, 1))
+    fs::rename(path, rotated(path, 1))
 }
 
-fn aside(path: &Path, number: u32) -> PathBuf {
+fn rotated(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
 }
 
-/// How long the log is now.
+/// Current length in bytes; 0 if there is no log.
 pub fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
-/// The last lines that were written after a place; empty where there are none.
+/// The last lines after an offset; empty if there are none.
 pub fn last_lines(path: &Path, after: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        let from = after.min(length).max(length.saturating_sub(LAST_BYTES));
+        let from = after.min(length).max(length.saturating_sub(MAX_TAIL_BYTES));
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
-        file.take(LAST_BYTES).read_to_end(&mut bytes)?;
+        file.take(MAX_TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+    lines[lines.len().saturating_sub(MAX_TAIL_LINES)..].join("\n")
 }
 
 #[cfg(test)]
@@ -83,12 +83,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         for number in 0..6 {
-            File::create(&path).unwrap().set_len(LARGE_BYTES + number).unwrap();
+            File::create(&path).unwrap().set_len(MAX_BYTES + number).unwrap();
             rotate(&path).unwrap();
         }
         assert!(!path.exists());
-        assert_eq!(length(&aside(&path, 1)), LARGE_BYTES + 5);
-        assert!(aside(&path, KEPT).exists() && !aside(&path, KEPT + 1).exists());
+        assert_eq!(length(&rotated(&path, 1)), MAX_BYTES + 5);
+        assert!(rotated(&path, MAX_ROTATED).exists() && !rotated(&path, MAX_ROTATED + 1).exists());
         fs::write(&path, "short").unwrap();
         rotate(&path).unwrap();
         assert_eq!(length(&path), 5);

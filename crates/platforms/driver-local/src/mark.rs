@@ -1,5 +1,5 @@
-//! The mark that everything carries in its environment which is started for a part, and everything that those start: by it
-//! processes are found again, whoever started them, also when nobody came to note their numbers.
+//! The mark of a process: an environment variable that programs of a part inherit to everything they start. The driver finds its
+//! processes by it after a crash, even if their pids were not stored.
 
 use std::fmt;
 
@@ -7,27 +7,26 @@ use trellis_plan::ResourceId;
 
 use crate::process::Identity;
 
-/// Whose a process is.
+/// Names the part of a process.
 pub const MARK: &str = "TRELLIS_DRIVER_PART";
-/// The number of the process that the driver started. Those that it starts have inherited that of another.
+/// The pid of the process that the driver started. Its children inherit the variable, so their own pid differs.
 pub const STARTED: &str = "TRELLIS_DRIVER_PID";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Of the home.
+    /// Hash of the home.
     pub home: String,
     pub id: ResourceId,
     pub instance: u64,
-    /// Which of a part's programs it is; `None`: one that runs to its end, before or after them.
+    /// Index of the program in the recipe; `None`: a program that runs to its end, before or after the others.
     pub role: Option<usize>,
 }
 
-/// A process with a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marked {
     pub mark: Mark,
     pub process: Identity,
-    /// The driver started it, and not one of those that it started.
+    /// Started by the driver, not by a program of the part.
     pub is_program: bool,
 }
 
@@ -52,7 +51,7 @@ impl Mark {
     }
 }
 
-/// All processes of this user that carry a mark of this home.
+/// All processes of this user with a mark of this home.
 pub fn scan(home: &str) -> std::io::Result<Vec<Marked>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -63,7 +62,7 @@ pub fn scan(home: &str) -> std::io::Result<Vec<Marked>> {
 }
 
 fn marked(pid: u32, home: &str) -> Option<Marked> {
-    // What ends meanwhile, or is somebody else's, is none of ours.
+    // Processes that end meanwhile and those of other users are skipped.
     let process = Identity::of(pid)?;
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let variable = |name: &str| {
@@ -71,7 +70,7 @@ fn marked(pid: u32, home: &str) -> Option<Marked> {
         entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
     };
     let mark = Mark::parse(&variable(MARK)?).filter(|mark| mark.home == home)?;
-    // Without the number it has not come to its program yet.
+    // Without the variable, it has not executed its program yet.
     let is_program = variable(STARTED).is_none_or(|started| started == pid.to_string());
     Some(Marked { mark, process, is_program })
 }

@@ -1,36 +1,36 @@
-//! Where the official programs come from: the interpreter that the document names, a `flwr` on PATH, or a virtual environment
-//! in the home. The looking and installing is done by a small program of Python (`packages.py`), run before each start, so
-//! that minutes of installing are `Starting` and its reasons are in the part's log. Nothing is looked up here.
+//! Installation of the official programs: from the interpreter that the document names, from a `flwr` on PATH, or into a virtual
+//! environment in the home. A Python script (`packages.py`) searches and installs. It runs before each start, so that the part is
+//! `Starting` during an installation, and errors are in its log.
 
 use std::path::{Path, PathBuf};
 
 use trellis_spec::Release;
 
-use crate::recipe::{Place, Program};
+use crate::recipe::{PartContext, Program};
 
 const SCRIPT: &str = include_str!("packages.py");
-/// In the part's directory: where the programs are.
+/// Link to the directory of the programs, in the part's directory.
 const LINK: &str = "flower";
-/// Says what is missing where there is no Python at all.
+/// Reports an error if there is no Python.
 const WITH_PYTHON: &str = r#"if ! command -v python3 >/dev/null; then
   echo "Flower $1 needs Python 3.10 or newer, and there is no python3 on PATH: install it" >&2
   exit 1
 fi
 exec python3 -c "$0" "$@""#;
 
-/// The directory with the programs, once [`provide`] has run.
-pub fn programs(place: &Place) -> PathBuf {
-    place.directory.join(LINK)
+/// The directory of the programs, once [`provide`] has run.
+pub fn programs(context: &PartContext) -> PathBuf {
+    context.directory.join(LINK)
 }
 
-/// What makes them be there.
-pub fn provide(version: Release, python: Option<&Path>, place: &Place) -> Program {
+/// The program that installs the official programs.
+pub fn provide(version: Release, python: Option<&Path>, context: &PartContext) -> Program {
     let program = Program::new("/bin/sh")
         .flag("-c", WITH_PYTHON)
         .arg(SCRIPT)
         .arg(version.to_string())
-        .arg(programs(place))
-        .arg(&place.shared);
+        .arg(programs(context))
+        .arg(&context.shared);
     match python {
         Some(python) => program.arg(python),
         None => program,
@@ -43,14 +43,14 @@ mod tests {
     use std::process::{Command, Output};
 
     use super::*;
-    use crate::recipe::testing::place;
+    use crate::recipe::testing::context;
 
     const VERSION: Release = Release { minor: 39, patch: 0 };
 
     /// A machine on which only these programs of Flower are found.
     struct Machine {
         directory: tempfile::TempDir,
-        place: Place,
+        context: PartContext,
     }
 
     impl Machine {
@@ -58,8 +58,9 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let part = directory.path().join("part");
             std::fs::create_dir(&part).unwrap();
-            let place = Place { directory: part, shared: directory.path().join("shared"), ..place("coordinator") };
-            Machine { directory, place }
+            let context =
+                PartContext { directory: part, shared: directory.path().join("shared"), ..context("coordinator") };
+            Machine { directory, context }
         }
 
         /// Programs in a directory, each of them a script.
@@ -75,16 +76,16 @@ mod tests {
             path
         }
 
-        /// What comes of it, with these directories before the others on PATH.
+        /// Runs the installation with these directories before the others on PATH.
         fn provide(&self, python: Option<&Path>, path: &[&Path]) -> Output {
-            let program = provide(VERSION, python, &self.place);
+            let program = provide(VERSION, python, &self.context);
             let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(Path::new);
             let path = std::env::join_paths(path.iter().copied().chain(system)).unwrap();
             Command::new(&program.path).args(&program.args).env("PATH", path).output().unwrap()
         }
 
         fn link(&self) -> PathBuf {
-            std::fs::read_link(programs(&self.place)).unwrap()
+            std::fs::read_link(programs(&self.context)).unwrap()
         }
     }
 
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(machine.link(), beside);
 
         let output = machine.provide(Some(&beside.join("python-old")), &[&path]);
-        assert!(output.status.success() && said(&output).contains("has flwr 1.25.0; looking elsewhere"));
+        assert!(output.status.success() && said(&output).contains("has flwr 1.25.0; searching elsewhere"));
         assert_eq!(machine.link(), path.canonicalize().unwrap(), "the link points elsewhere now");
     }
 
@@ -124,29 +125,35 @@ mod tests {
             let output = machine.provide(Some(&python), &[&path]);
             assert!(output.status.success(), "{}", said(&output));
         }
-        assert_eq!(machine.link(), machine.place.shared.join("flower/1.39.0/bin"));
+        assert_eq!(machine.link(), machine.context.shared.join("flower/1.39.0/bin"));
         assert_eq!(std::fs::read_to_string(machine.link().join("pips")).unwrap(), "x\n");
     }
 
     #[test]
-    fn what_cannot_be_had_is_told_with_what_to_do() {
+    fn a_failed_installation_says_what_to_do() {
         let machine = Machine::new();
         let path = machine.programs("path", &[("flwr", "echo Flower version: 1.25.0")]);
         let no_venv = machine.programs("a", &[("python", "[ \"$1\" = -c ] && exit 1\necho no ensurepip; exit 1")]);
         let output = machine.provide(Some(&no_venv.join("python")), &[&path]);
         assert!(!output.status.success());
-        let told = said(&output);
-        assert!(told.contains("Flower 1.39.0 cannot be had") && told.contains("apt install python3-venv"), "{told}");
-        assert!(told.contains("no ensurepip"), "{told}");
+        let output_text = said(&output);
+        assert!(
+            output_text.contains("Flower 1.39.0 is not available") && output_text.contains("apt install python3-venv"),
+            "{output_text}"
+        );
+        assert!(output_text.contains("no ensurepip"), "{output_text}");
 
         let no_index = r#"[ "$1" = -c ] && exit 1
 mkdir -p "$3/bin"; printf '#!/bin/sh\necho no matching distribution; exit 1\n' >"$3/bin/python"; chmod +x "$3/bin/python""#;
         let no_index = machine.programs("b", &[("python", no_index)]);
-        let told = said(&machine.provide(Some(&no_index.join("python")), &[&path]));
-        assert!(told.contains("PIP_INDEX_URL") && told.contains("no matching distribution"), "{told}");
+        let output_text = said(&machine.provide(Some(&no_index.join("python")), &[&path]));
+        assert!(
+            output_text.contains("PIP_INDEX_URL") && output_text.contains("no matching distribution"),
+            "{output_text}"
+        );
 
-        let told = said(&machine.provide(Some(Path::new("/no/such/python")), &[&path]));
-        assert!(told.contains("Correct `python`, or leave it out"), "{told}");
-        assert!(!programs(&machine.place).exists());
+        let output_text = said(&machine.provide(Some(Path::new("/no/such/python")), &[&path]));
+        assert!(output_text.contains("Correct `python`, or leave it out"), "{output_text}");
+        assert!(!programs(&machine.context).exists());
     }
 }

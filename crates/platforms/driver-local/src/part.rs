@@ -1,5 +1,4 @@
-//! One part: its record, its programs, and what is known of them. What is to be done next follows from these; who does it
-//! is the [`crate::keeper`].
+//! One part: its record and its programs. Its next step follows from these, and the [`crate::reconciler`] executes it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,31 +11,31 @@ use trellis_plan::{Action, Desired, Millis, Order, Outcome, ResourceId, Verb};
 use crate::home::Home;
 use crate::process::Process;
 use crate::recipe::{Probe, Recipe};
-use crate::record::{Record, Wish};
+use crate::record::{DesiredState, Record};
 
 pub struct Part {
     pub id: ResourceId,
     state: Mutex<State>,
-    /// Something else is wanted than before.
+    /// Notified when the desired state changes.
     pub changed: Notify,
 }
 
 pub struct State {
-    /// As it is on disk.
+    /// As stored on disk.
     pub record: Record,
-    /// Programs that live, as far as is known; also of earlier instances.
+    /// Programs that are alive, including those of earlier instances.
     pub running: Vec<Running>,
-    /// Why the present instance does not work, and will not by itself.
+    /// Why the current instance failed.
     pub failure: Option<Failure>,
-    /// Of the present instance, once it is known.
+    /// Of the current instance; `None` before the launch.
     pub recipe: Option<Arc<Recipe>>,
-    /// The present instance was ready.
+    /// When the current instance became ready.
     pub ready_ms: Option<Millis>,
-    /// It was made just now: nothing can be left of an earlier instance.
+    /// Created by this driver: an earlier instance cannot have left processes.
     pub is_new: bool,
-    /// Where the log of the present instance begins.
+    /// Offset in the log at which the current instance begins.
     pub log_from: u64,
-    pub gone: bool,
+    pub removed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -53,52 +52,63 @@ pub struct Failure {
     pub since_ms: Millis,
 }
 
-/// What is to be done next.
+/// The next step of the reconciler.
 pub enum Step {
-    /// These must end first.
-    End(Vec<Process>),
+    /// Terminate these processes, before any other step.
+    Terminate(Vec<Process>),
     Launch,
-    /// This instance runs, or is about to.
+    /// Wait for changes of this instance.
     Watch(u64),
-    /// It failed, and waits for somebody to say what to do.
-    Rest,
+    /// The part has failed: wait for an order.
+    Wait,
     Remove,
 }
 
 impl State {
     pub fn new(record: Record, running: Vec<Running>) -> State {
-        State { record, running, failure: None, recipe: None, ready_ms: None, is_new: false, log_from: 0, gone: false }
-    }
-
-    pub fn next(&self) -> Step {
-        let ends = self.record.wish == Wish::Gone || self.failure.is_some();
-        let is_over = |running: &&Running| ends || running.instance != self.record.instance || running.role.is_none();
-        let over: Vec<Process> = self.running.iter().filter(is_over).map(|running| running.process.clone()).collect();
-        match self.record.wish {
-            _ if !over.is_empty() => Step::End(over),
-            Wish::Gone => Step::Remove,
-            Wish::Running if self.failure.is_some() => Step::Rest,
-            Wish::Running if !self.record.launched => Step::Launch,
-            Wish::Running => Step::Watch(self.record.instance),
+        State {
+            record,
+            running,
+            failure: None,
+            recipe: None,
+            ready_ms: None,
+            is_new: false,
+            log_from: 0,
+            removed: false,
         }
     }
 
-    /// It starts, or is about to: old programs have not ended yet, or the new ones were not started.
-    pub fn is_turning(&self) -> bool {
+    pub fn next(&self) -> Step {
+        let is_ending = self.record.desired_state == DesiredState::Deleted || self.failure.is_some();
+        let is_obsolete =
+            |running: &&Running| is_ending || running.instance != self.record.instance || running.role.is_none();
+        let obsolete: Vec<Process> =
+            self.running.iter().filter(is_obsolete).map(|running| running.process.clone()).collect();
+        match self.record.desired_state {
+            _ if !obsolete.is_empty() => Step::Terminate(obsolete),
+            DesiredState::Deleted => Step::Remove,
+            DesiredState::Running if self.failure.is_some() => Step::Wait,
+            DesiredState::Running if !self.record.launched => Step::Launch,
+            DesiredState::Running => Step::Watch(self.record.instance),
+        }
+    }
+
+    /// Whether it is starting: programs of an earlier instance are still alive, or those of this instance are not started.
+    pub fn is_starting(&self) -> bool {
         !self.record.launched || self.running.iter().any(|running| running.instance != self.record.instance)
     }
 
-    /// Whether a program of the present instance lives.
-    pub fn has(&self, role: usize) -> bool {
+    /// Whether a program of the current instance is alive.
+    pub fn is_alive(&self, role: usize) -> bool {
         let instance = self.record.instance;
         self.running.iter().any(|running| running.instance == instance && running.role == Some(role))
     }
 
-    pub fn forget(&mut self, ended: &Process) {
+    pub fn remove_running(&mut self, ended: &Process) {
         self.running.retain(|running| running.process.identity != ended.identity);
     }
 
-    fn turn(&mut self, record: Record) {
+    fn supersede(&mut self, record: Record) {
         *self = State { ready_ms: None, failure: None, recipe: None, is_new: false, record, ..self.take() };
     }
 
@@ -117,16 +127,16 @@ impl Part {
         self.state.lock().await
     }
 
-    /// `None`: somebody is at it.
+    /// `None`: another task holds the lock.
     pub fn peek(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }
 
-    /// Takes an order for a part that is there. It is on disk before anything is done.
+    /// Applies an order to an existing part. The record is written before the step is executed.
     pub async fn apply(&self, home: &Home, action: &Action) -> Outcome {
         let mut state = self.lock().await;
-        if state.gone {
-            return refused("it has just gone");
+        if state.removed {
+            return refused("it was just removed");
         }
         if let Some(refused) = action.order.too_late(&state.record.order) {
             return refused;
@@ -135,19 +145,25 @@ impl Part {
             Verb::Create(desired) => self.create(home, &mut state, desired, action.order).await,
             Verb::Replace(desired) => self.replace(home, &mut state, desired, action.order).await,
             Verb::Restart { generation, instance, .. } => match &state.record {
-                record if record.wish == Wish::Gone => Ok(refused("it still stops")),
-                record if record.instance != *instance => self.nothing(home, &mut state, action.order).await,
-                record if record.generation() != Some(*generation) => Ok(refused("another generation is there")),
+                record if record.desired_state == DesiredState::Deleted => Ok(refused("it is still stopping")),
+                record if record.instance != *instance => self.acknowledge(home, &mut state, action.order).await,
+                record if record.generation() != Some(*generation) => Ok(refused("it has another generation")),
                 record => {
-                    let record = Record { order: action.order, ..record.again(now_ms()) };
-                    self.turn(home, &mut state, record).await
+                    let record = Record { order: action.order, ..record.next_instance(now_ms()) };
+                    self.supersede(home, &mut state, record).await
                 }
             },
             Verb::Drain { .. } => self.drain(home, &mut state, action.order).await,
             Verb::Delete { .. } => {
-                let since_ms = if state.record.wish == Wish::Gone { state.record.since_ms } else { now_ms() };
-                let record = Record { wish: Wish::Gone, order: action.order, since_ms, ..state.record.clone() };
-                self.note(home, &mut state, record).await.map(|()| Outcome::Started)
+                let since_ms =
+                    if state.record.desired_state == DesiredState::Deleted { state.record.since_ms } else { now_ms() };
+                let record = Record {
+                    desired_state: DesiredState::Deleted,
+                    order: action.order,
+                    since_ms,
+                    ..state.record.clone()
+                };
+                self.store(home, &mut state, record).await.map(|()| Outcome::Started)
             }
         };
         done.unwrap_or_else(|error| Outcome::Failed { why: error.to_string() })
@@ -155,25 +171,25 @@ impl Part {
 
     async fn create(&self, home: &Home, state: &mut State, desired: &Desired, order: Order) -> io::Result<Outcome> {
         match &state.record {
-            record if record.wish == Wish::Gone => Ok(refused("it still stops")),
-            record if record.generation() != Some(desired.generation) => Ok(refused("another generation is there")),
-            _ => self.nothing(home, state, order).await,
+            record if record.desired_state == DesiredState::Deleted => Ok(refused("it is still stopping")),
+            record if record.generation() != Some(desired.generation) => Ok(refused("it has another generation")),
+            _ => self.acknowledge(home, state, order).await,
         }
     }
 
     async fn replace(&self, home: &Home, state: &mut State, desired: &Desired, order: Order) -> io::Result<Outcome> {
         match &state.record {
-            record if record.wish == Wish::Gone => Ok(refused("it still stops")),
-            record if record.generation() == Some(desired.generation) => self.nothing(home, state, order).await,
+            record if record.desired_state == DesiredState::Deleted => Ok(refused("it is still stopping")),
+            record if record.generation() == Some(desired.generation) => self.acknowledge(home, state, order).await,
             record => {
-                let record = Record { desired: Some(desired.clone()), order, ..record.again(now_ms()) };
-                self.turn(home, state, record).await
+                let record = Record { desired: Some(desired.clone()), order, ..record.next_instance(now_ms()) };
+                self.supersede(home, state, record).await
             }
         }
     }
 
-    /// It is as it was asked to be, or on its way.
-    async fn nothing(&self, home: &Home, state: &mut State, order: Order) -> io::Result<Outcome> {
+    /// The part is in the desired state or on its way to it: stores only the order.
+    async fn acknowledge(&self, home: &Home, state: &mut State, order: Order) -> io::Result<Outcome> {
         if order != state.record.order {
             let record = Record { order, ..state.record.clone() };
             write(home, &record).await?;
@@ -182,14 +198,14 @@ impl Part {
         Ok(if state.record.launched { Outcome::Done } else { Outcome::Started })
     }
 
-    async fn turn(&self, home: &Home, state: &mut State, record: Record) -> io::Result<Outcome> {
+    async fn supersede(&self, home: &Home, state: &mut State, record: Record) -> io::Result<Outcome> {
         write(home, &record).await?;
-        state.turn(record);
+        state.supersede(record);
         self.changed.notify_one();
         Ok(Outcome::Started)
     }
 
-    async fn note(&self, home: &Home, state: &mut State, record: Record) -> io::Result<()> {
+    async fn store(&self, home: &Home, state: &mut State, record: Record) -> io::Result<()> {
         write(home, &record).await?;
         state.record = record;
         self.changed.notify_one();
@@ -201,23 +217,23 @@ impl Part {
         let probe = state.recipe.as_ref().map(|recipe| recipe.probe.clone());
         match probe {
             Some(Probe::SuperNode { socket }) => match NearbyNode::drain(&socket, true).await {
-                Ok(()) => self.nothing(home, state, order).await,
-                Err(error) => Ok(Outcome::Failed { why: format!("it could not be told: {error}") }),
+                Ok(()) => self.acknowledge(home, state, order).await,
+                Err(error) => Ok(Outcome::Failed { why: format!("cannot drain it: {error}") }),
             },
-            Some(Probe::SuperLink { .. }) => never("a coordinator has no work of its own to finish"),
-            Some(_) => never("it cannot be told to take no new work"),
+            Some(Probe::SuperLink { .. }) => never("a coordinator cannot be drained"),
+            Some(_) => never("an official SuperNode cannot be drained"),
             None => Ok(refused("it has not started yet")),
         }
     }
 }
 
-/// On disk when this returns. The disk may be slow: others go on meanwhile.
+/// Writes and fsyncs the record.
 pub async fn write(home: &Home, record: &Record) -> io::Result<()> {
     let (path, record) = (home.record(&record.id), record.clone());
     blocking(move || record.write(&path)).await
 }
 
-/// Work with files, apart from those who wait for other things.
+/// Runs file operations on a thread of their own.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }

@@ -1,4 +1,4 @@
-//! Ports of parts: chosen free, kept as long as the part is there, and given up only where somebody else has taken them.
+//! Ports of parts. A part keeps its ports, and gets another one only if another process listens on it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,19 +11,19 @@ use trellis_spec::{Endpoints, Isolation, Runtime};
 use crate::recipe::Ports;
 use trellis_digest::fnv1a;
 
-/// Below those that systems give to outgoing connections: what is free here stays free.
+/// Below the range for outgoing connections, which could take a free port at any time.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
+const LAST: u16 = FIRST + COUNT - 1;
 
-/// A port of a part.
-struct Wanted<'a> {
+struct Request<'a> {
     name: &'static str,
     port: &'a mut u16,
     fixed: Option<NonZeroU16>,
 }
 
-/// Gives a part the ports that it needs. Those that it has are kept, unless somebody else listens there by now; one that
-/// the document fixes is never exchanged. Nobody of the part may be running. Errors are everything that stands in the way.
+/// Assigns the ports of a part. It keeps its ports, unless another process listens on one by now; a port that the document fixes is
+/// never changed. No program of the part may be running. Returns all errors.
 pub fn assign(
     home: &str,
     id: &ResourceId,
@@ -35,63 +35,64 @@ pub fn assign(
     let mut ports = had;
     let mut problems = Vec::new();
     let mut own = BTreeSet::new();
-    for wanted in wanted(spec, &mut ports) {
+    for request in requests(spec, &mut ports) {
         let is_free = |port: u16| !own.contains(&port) && !taken.contains(&port) && is_free(listen, port).is_ok();
-        match wanted.fixed {
+        match request.fixed {
             Some(port) => match is_free_of_others(listen, port.get(), &own) {
-                Ok(()) => *wanted.port = port.get(),
-                Err(why) => problems.push(format!("port {port} for {} cannot be used: {why}", wanted.name)),
+                Ok(()) => *request.port = port.get(),
+                Err(why) => problems.push(format!("port {port} for {} cannot be used: {why}", request.name)),
             },
-            None if *wanted.port != 0 && is_free(*wanted.port) => {}
-            None => match choose(home, id, wanted.name, is_free) {
-                Some(port) => *wanted.port = port,
-                None => problems.push(format!("no port is free for {}: all from {FIRST} on are taken", wanted.name)),
+            None if *request.port != 0 && is_free(*request.port) => {}
+            None => match choose(home, id, request.name, is_free) {
+                Some(port) => *request.port = port,
+                None => problems
+                    .push(format!("no port is free for {}: all from {FIRST} to {LAST} are in use", request.name)),
             },
         }
-        own.insert(*wanted.port);
+        own.insert(*request.port);
     }
     if problems.is_empty() { Ok(ports) } else { Err(problems) }
 }
 
-/// All that a part has.
+/// All assigned ports of a part.
 pub fn list(ports: &Ports) -> impl Iterator<Item = u16> {
     let Ports { fleet, control, app, http, health, metrics } = *ports;
     [fleet, control, app, http, health, metrics].into_iter().filter(|port| *port != 0)
 }
 
-fn wanted<'a>(spec: &Spec, ports: &'a mut Ports) -> Vec<Wanted<'a>> {
+fn requests<'a>(spec: &Spec, ports: &'a mut Ports) -> Vec<Request<'a>> {
     let Ports { fleet, control, app, http, health, metrics } = ports;
-    let free = |name, port| Wanted { name, port, fixed: None };
+    let free = |name, port| Request { name, port, fixed: None };
     match spec {
         Spec::Coordinator(spec) => {
             let Endpoints { fleet: f, control: c, app: a, http: h, .. } = spec.endpoints;
-            let mut wanted = vec![
-                Wanted { name: "fleet", port: fleet, fixed: f },
-                Wanted { name: "control", port: control, fixed: c },
-                Wanted { name: "app", port: app, fixed: a },
-                Wanted { name: "http", port: http, fixed: h },
+            let mut requests = vec![
+                Request { name: "fleet", port: fleet, fixed: f },
+                Request { name: "control", port: control, fixed: c },
+                Request { name: "app", port: app, fixed: a },
+                Request { name: "http", port: http, fixed: h },
             ];
-            wanted.extend((spec.runtime != Runtime::Trellis).then_some(free("health", health)));
-            wanted.extend(spec.metrics.then_some(free("metrics", metrics)));
-            wanted
+            requests.extend((spec.runtime != Runtime::Trellis).then_some(free("health", health)));
+            requests.extend(spec.metrics.then_some(free("metrics", metrics)));
+            requests
         }
         Spec::Node(spec) => {
-            let mut wanted = Vec::new();
-            wanted.extend(serves_apps(spec).then_some(free("app", app)));
-            wanted.extend((spec.runtime != Runtime::Trellis).then_some(free("health", health)));
-            wanted.extend(spec.metrics.then_some(free("metrics", metrics)));
-            wanted
+            let mut requests = Vec::new();
+            requests.extend(serves_apps(spec).then_some(free("app", app)));
+            requests.extend((spec.runtime != Runtime::Trellis).then_some(free("health", health)));
+            requests.extend(spec.metrics.then_some(free("metrics", metrics)));
+            requests
         }
     }
 }
 
-/// Ours finds a port by itself, unless others must know it.
+/// Our SuperNode chooses the port for its apps itself, unless they run outside of it.
 pub fn serves_apps(spec: &NodeSpec) -> bool {
     spec.runtime != Runtime::Trellis || spec.isolation == Isolation::Process
 }
 
-/// The same part begins to look at the same place: after it was made anew it is often where it was. Its namesake in another
-/// home begins elsewhere: both may be looking at this moment.
+/// A part starts its search at a port derived from its name, so that a part that is created again often gets the same ports.
+/// Parts of the same name in other homes start elsewhere, since both may search at the same time.
 fn choose(home: &str, id: &ResourceId, name: &str, is_free: impl Fn(u16) -> bool) -> Option<u16> {
     let start = fnv1a(format!("{home} {id} {name}").as_bytes()) % u64::from(COUNT);
     let start = u16::try_from(start).unwrap_or_default();
@@ -104,19 +105,21 @@ fn is_free(listen: IpAddr, port: u16) -> io::Result<()> {
 
 fn is_free_of_others(listen: IpAddr, port: u16, own: &BTreeSet<u16>) -> Result<(), String> {
     if own.contains(&port) {
-        return Err("the document uses it twice".to_owned());
+        return Err("the document assigns it twice".to_owned());
     }
     match is_free(listen, port) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(match listener(port) {
-            Some(who) => format!("{who} listens there; end it, or write another port into the document"),
-            None => "somebody listens there; write another port into the document".to_owned(),
+            Some(process) => {
+                format!("{process} listens on it; stop that process, or choose another port in the document")
+            }
+            None => "another process listens on it; choose another port in the document".to_owned(),
         }),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Who listens on a port, as far as it can be seen: `python3 (4711)`.
+/// The process that listens on a port, if it is visible to this user: `python3 (4711)`.
 fn listener(port: u16) -> Option<String> {
     let sockets: BTreeSet<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
@@ -135,7 +138,7 @@ fn listener(port: u16) -> Option<String> {
     Some(format!("{} ({pid})", name.trim()))
 }
 
-/// The sockets that listen on a port, in a table of the kernel.
+/// Inodes of the sockets that listen on a port, from a table of the kernel.
 fn listening(table: &str, port: u16) -> Vec<String> {
     const LISTENS: &str = "0A";
     let line = |line: &str| {
@@ -156,7 +159,7 @@ mod tests {
     const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn who_listens_is_named() {
+    fn the_process_that_listens_is_named() {
         let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let why = is_free_of_others(LOOPBACK, port, &BTreeSet::new()).unwrap_err();
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_part_looks_at_the_same_place_first() {
+    fn a_part_starts_its_search_at_its_own_port() {
         let id = |text: &str| ResourceId::try_from(text.to_owned()).expect("an id");
         let one = choose("home", &id("a/b/coordinator"), "fleet", |_| true).unwrap();
         assert_eq!(choose("home", &id("a/b/coordinator"), "fleet", |_| true), Some(one));

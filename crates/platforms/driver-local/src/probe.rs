@@ -1,4 +1,4 @@
-//! Asks a part whether it works, and how it is. Every question has a limit: a part that hangs holds up nobody.
+//! Probes of parts: readiness and status. Every probe has a timeout, so that a part that hangs blocks no other.
 
 mod flower;
 mod supernode;
@@ -16,11 +16,11 @@ pub use flower::superlink as flower_superlink;
 
 use crate::recipe::Probe;
 
-/// Parts are on this machine, and answer in milliseconds.
-const CONNECT: Duration = Duration::from_millis(500);
-const ANSWER: Duration = Duration::from_secs(3);
+/// Parts are on this machine and answer within milliseconds.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How a part is.
+/// Result of a probe.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     pub is_ready: bool,
@@ -29,42 +29,41 @@ pub struct Report {
     pub version: Option<String>,
     pub runs: Option<u32>,
     pub node_id: Option<String>,
-    /// Since when it is ready, or not, where it says so itself.
+    /// Since when it is ready or not, if it reports that.
     pub since_ms: Option<Millis>,
 }
 
-/// How much is asked.
+/// What a probe requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Whether it works.
     Readiness,
-    /// And everything else.
+    /// Readiness and status.
     All,
 }
 
 impl Probe {
-    pub async fn ask(&self, depth: Depth) -> Report {
+    pub async fn run(&self, depth: Depth) -> Report {
         match self {
             Probe::SuperLink { address, tls, trust, token } => {
                 let trust = trust.as_deref();
                 match superlink(*address, *tls, trust, token) {
-                    Some(superlink) => ask_superlink(&superlink, depth).await,
+                    Some(superlink) => probe_superlink(&superlink, depth).await,
                     None => Report::default(),
                 }
             }
-            Probe::SuperNode { socket } => supernode::ask(socket).await.unwrap_or_default(),
+            Probe::SuperNode { socket } => supernode::probe(socket).await.unwrap_or_default(),
             Probe::FlowerSuperLink { address, transport, tls, trust, .. } => {
                 match flower_superlink(*address, *transport, *tls, trust.as_deref()) {
-                    Some(superlink) => flower::ask_superlink(&superlink).await,
+                    Some(superlink) => flower::probe_superlink(&superlink).await,
                     None => Report::default(),
                 }
             }
-            Probe::FlowerSuperNode { note } => flower::ask_supernode(note).await,
+            Probe::FlowerSuperNode { note } => flower::probe_supernode(note).await,
         }
     }
 }
 
-/// `None`: whom to trust cannot be found out, so nobody is.
+/// `None` if the authorities cannot be read.
 pub fn superlink(address: SocketAddr, tls: bool, trust: Option<&Path>, token: &Path) -> Option<SuperLink> {
     let security = match (tls, trust) {
         (false, _) => Security::Plaintext,
@@ -73,14 +72,14 @@ pub fn superlink(address: SocketAddr, tls: bool, trust: Option<&Path>, token: &P
     };
     let token = std::fs::read_to_string(token).ok().and_then(|text| Token::parse(&text).ok());
     let target = Target { host: address.ip().to_string(), port: address.port(), security, token };
-    let timeouts = Timeouts { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+    let timeouts = Timeouts { connect: CONNECT_TIMEOUT, answer: RESPONSE_TIMEOUT, retries: Vec::new() };
     Some(SuperLink::new(target).with_timeouts(timeouts))
 }
 
-async fn ask_superlink(superlink: &SuperLink, depth: Depth) -> Report {
+async fn probe_superlink(superlink: &SuperLink, depth: Depth) -> Report {
     let serves = match superlink.call(&WhoAmI {}).await {
         Ok(_) => true,
-        // Who asks is not known to it; that is no trouble of the SuperLink.
+        // The SuperLink serves, even if it does not accept this token.
         Err(Error::Refused { status, .. }) => status != 503,
         Err(_) => false,
     };

@@ -1,4 +1,4 @@
-//! One process: who it is, its start, its end. A number alone is nobody: numbers are used again.
+//! One process: identity, start and end. A pid alone identifies no process, since the kernel reuses pids.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,26 +19,26 @@ use crate::logs;
 use crate::mark::{MARK, Mark};
 use crate::recipe::Program;
 
-/// Of our own program: leaves the session of whoever started it, and becomes another program.
+/// Command of our own program: starts a new session, then executes another program.
 const DETACHED: &str = "detached";
-/// Settings of the control plane are not those of its parts.
-const OWN_VARIABLES: &str = "TRELLIS_";
+/// Prefix of the variables of the control plane. Parts must not inherit them.
+const OWN_VARIABLES_PREFIX: &str = "TRELLIS_";
 
-/// A process, and no other that has its number before or after it.
+/// Identifies a process, even after its pid is reused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub pid: u32,
-    /// When it started, in ticks since the machine did.
+    /// Start time, in clock ticks since boot.
     pub started: u64,
-    /// Another for each time that the machine starts.
+    /// Differs for each boot of the machine.
     pub boot: String,
 }
 
 impl Identity {
-    /// `None`: there is no such process, or it has ended and waits for its parent to notice.
+    /// `None` if there is no such process, or only a zombie.
     pub fn of(pid: u32) -> Option<Identity> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name of the program comes second, in brackets, and may hold anything.
+        // The second field is the name of the program in brackets, with arbitrary content.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         if matches!(fields.next()?, "Z" | "X" | "x") {
             return None;
@@ -58,63 +58,62 @@ fn boot() -> Option<&'static str> {
     BOOT.get_or_init(read).as_deref()
 }
 
-/// How a process ended, as far as anybody knows.
+/// The exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    Exited(i32),
-    Killed(i32),
-    /// Another process had started it: the system does not tell.
-    Unseen,
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// The process is not a child of this one, so the kernel does not report its exit status.
+    Unknown,
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Exited(code) => write!(f, "it exited with code {code}"),
-            Ending::Killed(signal) => write!(f, "it was killed by signal {signal}"),
-            Ending::Unseen => f.write_str("it has ended"),
+            Exit::Code(code) => write!(f, "exited with code {code}"),
+            Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            Exit::Unknown => f.write_str("has ended"),
         }
     }
 }
 
-impl From<ExitStatus> for Ending {
-    fn from(status: ExitStatus) -> Ending {
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Exit {
         match (status.code(), status.signal()) {
-            (Some(code), _) => Ending::Exited(code),
-            (None, Some(signal)) => Ending::Killed(signal),
-            (None, None) => Ending::Unseen,
+            (Some(code), _) => Exit::Code(code),
+            (None, Some(signal)) => Exit::Signal(signal),
+            (None, None) => Exit::Unknown,
         }
     }
 }
 
-/// A process that is watched.
 #[derive(Debug, Clone)]
 pub struct Process {
     pub identity: Identity,
     descriptor: Arc<AsyncFd<OwnedFd>>,
-    /// Of a child: how it ended.
-    reaped: Option<watch::Receiver<Option<Ending>>>,
+    /// Of a child: its exit status.
+    reaped: Option<watch::Receiver<Option<Exit>>>,
 }
 
 impl Process {
-    /// Finds one again. `None`: it has ended.
+    /// Opens a process by its identity. `None` if it has ended.
     pub fn find(identity: Identity) -> Option<Process> {
         let pid = Pid::from_raw(i32::try_from(identity.pid).ok()?)?;
         let descriptor = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
-        // Whoever it is now stays so: asked after the descriptor was opened.
+        // Checked after the descriptor was opened: from now on, the descriptor cannot refer to another process.
         identity.is_alive().then_some(())?;
-        let descriptor = Arc::new(awaited(descriptor).ok()?);
+        let descriptor = Arc::new(async_descriptor(descriptor).ok()?);
         Some(Process { identity, descriptor, reaped: None })
     }
 
-    /// Starts a program that outlives this one, in a session of its own. `ours` is our own program.
+    /// Starts a program in a session of its own, so that it outlives this process. `ours` is our own program.
     pub fn start(ours: &Path, program: &Program, mark: &Mark, log: &Path) -> io::Result<Process> {
         let output = logs::open(log)?;
         let mut command = Command::new(ours);
-        // Not where whoever started us happened to be.
+        // Not the directory in which this process was started.
         command.current_dir(log.parent().unwrap_or(Path::new("/")));
         command.arg(DETACHED).arg(&program.path).args(&program.args);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_own(name)) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_own_variable(name)) {
             command.env_remove(name);
         }
         command.envs(&program.env).env(MARK, mark.to_string());
@@ -122,26 +121,26 @@ impl Process {
         let mut child = command.spawn()?;
         let identity = child.id().and_then(Identity::of);
         let process = identity.and_then(Process::find);
-        let (tell, told) = watch::channel(None);
+        let (sender, receiver) = watch::channel(None);
         tokio::spawn(async move {
-            let _ = tell.send(Some(child.wait().await.map_or(Ending::Unseen, Ending::from)));
+            let _ = sender.send(Some(child.wait().await.map_or(Exit::Unknown, Exit::from)));
         });
-        let process = process.ok_or_else(|| io::Error::other("it ended at once"))?;
-        Ok(Process { reaped: Some(told), ..process })
+        let process = process.ok_or_else(|| io::Error::other("it exited immediately"))?;
+        Ok(Process { reaped: Some(receiver), ..process })
     }
 
-    /// Resolves when it has ended, at once and whoever started it.
-    pub async fn ended(&self) -> Ending {
+    /// Resolves when the process has ended, also if it is not a child.
+    pub async fn ended(&self) -> Exit {
         match &self.reaped {
-            Some(told) => {
-                let mut told = told.clone();
-                let ending = told.wait_for(Option::is_some).await.ok().and_then(|ending| *ending);
-                ending.unwrap_or(Ending::Unseen)
+            Some(receiver) => {
+                let mut receiver = receiver.clone();
+                let exit = receiver.wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
+                exit.unwrap_or(Exit::Unknown)
             }
             None => {
-                // A descriptor that cannot be waited for is of no process any more.
+                // The descriptor is readable when the process has ended; so is an error.
                 let _ = self.descriptor.readable().await;
-                Ending::Unseen
+                Exit::Unknown
             }
         }
     }
@@ -150,7 +149,6 @@ impl Process {
         self.identity.is_alive()
     }
 
-    /// Asks it to end.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
@@ -160,20 +158,20 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // One that has ended needs none.
+        // An error means that the process has ended already.
         let _ = pidfd_send_signal(self.descriptor.get_ref().as_fd(), signal);
     }
 }
 
-/// Becomes readable when the process ends. What is to take the place of this call is unsafe, since others may close what
-/// they hand over; one who owns a descriptor cannot.
+/// Becomes readable when the process ends. The replacement of the deprecated call is unsafe, because a borrowed descriptor may be
+/// closed by its owner; this one is owned.
 #[allow(deprecated)]
-fn awaited(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+fn async_descriptor(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(descriptor)
 }
 
-fn is_own(name: &OsString) -> bool {
-    name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes())
+fn is_own_variable(name: &OsString) -> bool {
+    name.as_encoded_bytes().starts_with(OWN_VARIABLES_PREFIX.as_bytes())
 }
 
 #[cfg(test)]
@@ -189,10 +187,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_ended_and_was_not_noticed_is_nobody() {
+    async fn a_zombie_has_no_identity() {
         let mut child = std::process::Command::new("true").spawn().expect("a program");
         let pid = Pid::from_child(&child);
-        let descriptor = awaited(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
+        let descriptor =
+            async_descriptor(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
         let _ = descriptor.readable().await.expect("it ends");
         assert_eq!(Identity::of(child.id()), None);
         child.wait().expect("it has ended");

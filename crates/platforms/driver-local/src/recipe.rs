@@ -1,7 +1,7 @@
-//! What is started for a part, as plain data: programs with arguments and environment, and whom to ask whether they work.
+//! Recipes: what is started for a part, as plain data. Programs with arguments and environment, and the probe of the part.
 //!
-//! Pure: a recipe opens nothing and starts nothing. Ports, certificates and keys exist already; the [`Place`] says where they
-//! are. Which arguments say so is in `trellis_flower::launch`.
+//! Pure: a recipe opens nothing and starts nothing. Ports, certificates and keys exist already; the [`PartContext`] has their paths.
+//! `trellis_flower::launch` defines the arguments.
 
 mod containers;
 mod node_config;
@@ -30,33 +30,33 @@ const FLOWER_HOME: &str = "flower-home";
 
 /// Everything about this machine that a recipe needs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct PartContext {
     pub id: ResourceId,
     /// Our own program.
     pub program: PathBuf,
-    /// The part's directory. Goes with the part.
+    /// The part's directory, deleted with the part.
     pub directory: PathBuf,
-    /// Of what must survive restarts and replacements, within it. It exists.
+    /// Directory for state that survives restarts and replacements, within `directory`. Exists.
     pub state: PathBuf,
-    /// For packages and the like that parts of all federations share. May not exist.
+    /// Directory for packages and other files of all federations. May not exist.
     pub shared: PathBuf,
-    /// For models of native runs. They stay when the part goes.
+    /// Directory for models of native runs. Kept when the part is deleted.
     pub models: PathBuf,
-    /// Where the coordinator listens; a node has one for its apps.
+    /// The ports of the coordinator; of a node, the port for its apps.
     pub ports: Ports,
-    /// The address to listen on: this machine's own, or all.
+    /// The address to listen on: loopback, or all.
     pub listen: IpAddr,
-    /// `None`: without TLS.
+    /// `None` without TLS.
     pub tls: Option<TlsFiles>,
-    /// The key that the SuperLink knows the node by, registered already; `None`: without node authentication.
+    /// The registered key of the node; `None` without node authentication.
     pub node_key: Option<PathBuf>,
-    /// GPUs of this machine that are the node's own, as `nvidia-smi` counts them.
+    /// The node's GPUs of this machine, as `nvidia-smi` numbers them.
     pub gpus: Vec<u32>,
-    /// Of a node: where users and the driver find its SuperLink, if that is on this machine.
+    /// Nodes: the address of the SuperLink for users and the driver, if it is on this machine.
     pub coordinator_http: Option<SocketAddr>,
 }
 
-/// Ports that were chosen for a part. They stay its own as long as it is there.
+/// The ports of a part. They are kept until it is deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
     pub fleet: u16,
@@ -64,15 +64,15 @@ pub struct Ports {
     pub app: u16,
     pub http: u16,
     pub health: u16,
-    /// 0: no metrics are served apart.
+    /// 0 without a port for metrics.
     pub metrics: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate and its key: the coordinator alone has them.
+    /// Certificate and key; only the coordinator has them.
     pub served: Option<ServedFiles>,
-    /// Whom nodes and users trust; `None`: whom the system trusts.
+    /// The authorities that nodes and users trust; `None`: those of the system.
     pub trust: Option<PathBuf>,
 }
 
@@ -82,21 +82,20 @@ pub struct ServedFiles {
     pub key: PathBuf,
 }
 
-/// How a part comes to be.
+/// How to start and stop a part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
-    /// Written before each start, readable by their owner only.
+    /// Written before each start, readable by the owner only.
     pub files: BTreeMap<PathBuf, String>,
-    /// Run to their end, one after the other, before each start: installing packages, removing what a crash left. The part
-    /// is `Starting` meanwhile; one that fails is the part's failure.
+    /// Run one after the other before each start, for example to install packages. Meanwhile the part is `Starting`; if one fails,
+    /// the part has failed.
     pub before: Vec<Program>,
-    /// Kept running together. The first is the part; where one ends, the part has failed and the others are ended too.
+    /// Run concurrently. The first one is the part itself. If one ends, the part has failed, and the others are terminated.
     pub programs: Vec<Program>,
-    /// Run to their end where nothing may be left of it, before each start and when the part goes: for what no signal ends,
-    /// like containers.
+    /// Run before each start and when the part is deleted, to clean up what signals do not terminate, such as containers.
     pub after: Vec<Program>,
     pub probe: Probe,
-    /// The version that it will say it has, where it cannot be asked.
+    /// The version of the program, if the program does not report it.
     pub version: Option<String>,
 }
 
@@ -104,76 +103,76 @@ pub struct Recipe {
 pub struct Program {
     pub path: PathBuf,
     pub args: Vec<OsString>,
-    /// Beside what the driver itself has in its environment, without its variables that begin with `TRELLIS_`.
+    /// Added to the environment of the driver, from which variables that begin with `TRELLIS_` are removed.
     pub env: BTreeMap<String, OsString>,
 }
 
-/// Whom to ask whether a part works, and how it is.
+/// How to check the readiness and status of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
-    /// A SuperLink of ours: its HTTP API.
+    /// Our SuperLink: by its HTTP API.
     SuperLink {
         address: SocketAddr,
         tls: bool,
-        /// `None`: whom the system trusts.
+        /// The authorities; `None`: those of the system.
         trust: Option<PathBuf>,
         /// File with the token of the first administrator.
         token: PathBuf,
     },
-    /// A SuperNode of ours: the socket in its state directory.
+    /// Our SuperNode: by the socket in its state directory.
     SuperNode { socket: PathBuf },
-    /// An official SuperLink: its Control API.
+    /// An official SuperLink: by its Control API.
     FlowerSuperLink {
         address: SocketAddr,
         transport: Transport,
         tls: bool,
-        /// `None`: whom the system trusts.
+        /// The authorities; `None`: those of the system.
         trust: Option<PathBuf>,
-        /// Several of its interfaces may be one.
+        /// Several interfaces may share one address.
         addresses: Addresses,
     },
-    /// An official SuperNode: nobody can be asked, but it writes into its log what the SuperLink calls it.
+    /// An official SuperNode: by its log, which contains the node id once the node is connected.
     FlowerSuperNode {
-        /// Says where that log is, and where it begins.
+        /// File with the path of that log, and the offset at which the last start begins.
         note: PathBuf,
     },
 }
 
-/// The recipe of a coordinator, or everything that stands in its way.
-pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+/// The recipe of a coordinator, or all errors.
+pub fn coordinator(spec: &CoordinatorSpec, context: &PartContext) -> Result<Recipe, Vec<String>> {
     if let Some(engine) = Engine::of(spec.containers) {
-        return containers::coordinator(engine, spec, place);
+        return containers::coordinator(engine, spec, context);
     }
-    superlink::recipe(spec, place, Programs::Machine)
+    superlink::recipe(spec, context, Programs::Machine)
 }
 
-/// The recipe of a node, or everything that stands in its way.
-pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+/// The recipe of a node, or all errors.
+pub fn node(spec: &NodeSpec, context: &PartContext) -> Result<Recipe, Vec<String>> {
     if let Some(engine) = Engine::of(spec.containers) {
-        return containers::node(engine, spec, place);
+        return containers::node(engine, spec, context);
     }
-    Ok(supernode::recipe(spec, place, Programs::Machine))
+    Ok(supernode::recipe(spec, context, Programs::Machine))
 }
 
-pub fn recipe(spec: &Spec, place: &Place) -> Result<Recipe, Vec<String>> {
+pub fn recipe(spec: &Spec, context: &PartContext) -> Result<Recipe, Vec<String>> {
     match spec {
-        Spec::Coordinator(spec) => coordinator(spec, place),
-        Spec::Node(spec) => node(spec, place),
+        Spec::Coordinator(spec) => coordinator(spec, context),
+        Spec::Node(spec) => node(spec, context),
     }
 }
 
-impl Place {
-    /// Where something of this part listens.
+impl PartContext {
+    /// The address on which a program of this part listens.
     pub fn listens(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.listen, port)
     }
 
-    /// Where it is reached from this machine.
+    /// The address of that port for clients of this machine.
     pub fn reached(&self, port: u16) -> SocketAddr {
         reached(self.listens(port))
     }
 
-    /// Where apps connect: without TLS, so from this machine only.
+    /// The address for apps: loopback only, since it has no TLS.
     pub fn app_address(&self) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.ports.app)
     }
@@ -183,13 +182,12 @@ impl Place {
     }
 }
 
-/// Where something that listens is reached from this machine.
 fn reached(address: SocketAddr) -> SocketAddr {
     let ip = if address.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
     SocketAddr::new(ip, address.port())
 }
 
-/// The version that a program will say it has, where it cannot be asked.
+/// The version of a program that does not report it.
 fn version(runtime: &Runtime) -> Option<String> {
     match runtime {
         Runtime::Trellis => None,
@@ -197,51 +195,51 @@ fn version(runtime: &Runtime) -> Option<String> {
     }
 }
 
-/// Where the programs are.
+/// Where the programs are installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Programs {
-    /// On this machine; official ones are found or installed before each start.
+    /// On this machine. Official ones are found or installed before each start.
     Machine,
-    /// In an image that brings them.
+    /// In a container image.
     Image,
 }
 
 impl Programs {
-    /// What both programs have because of this machine.
-    fn common(self, runtime: &Runtime, isolation: Isolation, place: &Place) -> Common {
+    /// The settings of both programs that depend on this machine.
+    fn common(self, runtime: &Runtime, isolation: Isolation, context: &PartContext) -> Common {
         Common {
-            // As far as this machine supports it.
+            // Best effort: old kernels support only a part of the sandbox.
             sandbox: (isolation == Isolation::Subprocess).then_some(Sandbox::BestEffort),
-            home: Some(place.state.join(FLOWER_HOME)),
-            search_path: (self == Programs::Machine).then(|| search_path(place)),
+            home: Some(context.state.join(FLOWER_HOME)),
+            search_path: (self == Programs::Machine).then(|| search_path(context)),
             program: runtime.program(),
             isolation,
             ..Common::default()
         }
     }
 
-    fn program(self, launch: &Launch, place: &Place) -> Program {
+    fn program(self, launch: &Launch, context: &PartContext) -> Program {
         let name = launch.command[0];
         let path = match self {
-            // The first word is our program's name, and the second its command.
-            _ if launch.command.len() > 1 => place.program.clone(),
-            Programs::Machine => packages::programs(place).join(name),
+            // The first word is the name of our program, and the second its command.
+            _ if launch.command.len() > 1 => context.program.clone(),
+            Programs::Machine => packages::programs(context).join(name),
             Programs::Image => PathBuf::from(name),
         };
         Program { path, args: launch.words(), env: launch.env.clone() }
     }
 
-    fn provide(self, runtime: &Runtime, python: Option<&Path>, place: &Place) -> Vec<Program> {
+    fn provide(self, runtime: &Runtime, python: Option<&Path>, context: &PartContext) -> Vec<Program> {
         match (self, runtime) {
-            (Programs::Machine, Runtime::Flower(release)) => vec![packages::provide(*release, python, place)],
+            (Programs::Machine, Runtime::Flower(release)) => vec![packages::provide(*release, python, context)],
             (Programs::Machine, Runtime::Trellis) | (Programs::Image, _) => Vec::new(),
         }
     }
 }
 
-/// The programs start each other by name.
-fn search_path(place: &Place) -> OsString {
-    let mut path = OsString::from(packages::programs(place));
+/// PATH with the official programs, which start each other by name.
+fn search_path(context: &PartContext) -> OsString {
+    let mut path = OsString::from(packages::programs(context));
     if let Some(rest) = std::env::var_os("PATH") {
         path.push(":");
         path.push(rest);

@@ -1,4 +1,4 @@
-//! What is kept of a part, on disk before anything is done: whoever opens the driver next knows what was begun.
+//! The stored state of a part. It is written and fsynced before each step, so that the next driver can resume.
 
 use std::io;
 use std::path::Path;
@@ -10,38 +10,40 @@ use trellis_plan::{Desired, Generation, Millis, Order, ResourceId};
 use crate::process::Identity;
 use crate::recipe::Ports;
 
-/// Of the form of a record. A later one is not understood, and its part is unknown.
+/// Version of the format. A driver does not read later versions, and the part is unknown then.
 const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub version: u32,
     pub id: ResourceId,
-    /// `None`: it was found running, and nobody knows what it was to be.
+    /// `None`: found as a running process without a record.
     pub desired: Option<Desired>,
-    /// The latest that was carried out.
+    /// The last order that was applied.
     pub order: Order,
-    pub wish: Wish,
-    /// Another number for each start.
+    #[serde(rename = "wish")]
+    pub desired_state: DesiredState,
+    /// A different number for each start.
     pub instance: u64,
-    /// Its programs run, or ran. Until this is so, whoever reads the record goes on with the start.
+    /// The programs were started. Until then, the next driver resumes the launch.
     pub launched: bool,
-    /// As they were launched: the part itself, and those beside it.
+    /// The processes of the programs, in the order of the recipe.
     pub processes: Vec<Identity>,
     pub ports: Ports,
-    /// GPUs that are its own.
+    /// The GPUs assigned to the part.
     pub gpus: Vec<u32>,
-    /// When this instance was asked for.
+    /// When this instance was ordered.
     pub since_ms: Millis,
-    /// What the SuperLink calls the node, once it is known.
+    /// The id of the node in the SuperLink, once it is known.
     pub node_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wish {
+pub enum DesiredState {
     Running,
-    Gone,
+    #[serde(rename = "gone")]
+    Deleted,
 }
 
 impl Record {
@@ -51,8 +53,8 @@ impl Record {
             id: desired.id.clone(),
             desired: Some(desired),
             order,
-            wish: Wish::Running,
-            // Not 1: what a part of the same name left running must not be taken for this one.
+            desired_state: DesiredState::Running,
+            // Not 1: a process left over from a part of the same name must not be mistaken for this one.
             instance: now_ms,
             launched: false,
             processes: Vec::new(),
@@ -63,14 +65,14 @@ impl Record {
         }
     }
 
-    /// Of something that runs with our mark and has no record.
-    pub fn found(id: ResourceId, instance: u64, now_ms: Millis) -> Record {
+    /// For a running process with a mark of this home and without a record.
+    pub fn without_desired(id: ResourceId, instance: u64, now_ms: Millis) -> Record {
         Record {
             version: VERSION,
             id,
             desired: None,
             order: Order::default(),
-            wish: Wish::Running,
+            desired_state: DesiredState::Running,
             instance,
             launched: true,
             processes: Vec::new(),
@@ -85,8 +87,8 @@ impl Record {
         self.desired.as_ref().map(|desired| desired.generation)
     }
 
-    /// The same, to be started once more.
-    pub fn again(&self, now_ms: Millis) -> Record {
+    /// The next instance of the same part.
+    pub fn next_instance(&self, now_ms: Millis) -> Record {
         Record {
             instance: now_ms.max(self.instance + 1),
             launched: false,
@@ -96,17 +98,17 @@ impl Record {
         }
     }
 
-    /// `Ok(None)`: there is none.
+    /// `Ok(None)` if there is no record.
     pub fn read(path: &Path) -> io::Result<Option<Record>> {
         let Some(text) = private::read(path)? else { return Ok(None) };
         let unreadable = |why: String| {
-            let text = format!("the record {} cannot be understood: {why}", path.display());
+            let text = format!("cannot read the record {}: {why}", path.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
         };
         let record: Record = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
         match record.version {
             VERSION => Ok(Some(record)),
-            other => Err(unreadable(format!("it is of form {other}, and this program knows {VERSION}"))),
+            other => Err(unreadable(format!("it has version {other}, and this program reads version {VERSION}"))),
         }
     }
 

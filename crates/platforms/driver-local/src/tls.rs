@@ -1,5 +1,5 @@
-//! Certificates of federations: an authority for each, apart from its SuperLink, and a certificate that is renewed before it
-//! ends. The SuperLink takes up new files by itself.
+//! TLS of federations: each has an authority, stored apart from its SuperLink, and a certificate that is renewed before it expires.
+//! The SuperLink reloads changed files by itself.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use trellis_spec::{Name, Tls};
 use crate::home::Home;
 use crate::recipe::{ServedFiles, TlsFiles};
 
-/// In the directory of a SuperLink, as `trellis pki` puts it there.
+/// File names in the directory of a SuperLink, as `trellis pki` uses them.
 const CERTIFICATE: &str = "server.pem";
 const KEY: &str = "server.key";
 const TRUST: &str = "ca.crt";
 
-/// Where a part finds what it needs for TLS; `None`: there is none.
+/// The TLS files of a part; `None` without TLS.
 pub fn files(home: &Home, federation: &Name, spec: &Spec) -> Option<TlsFiles> {
     match spec {
         Spec::Node(spec) => {
@@ -37,7 +37,7 @@ pub fn files(home: &Home, federation: &Name, spec: &Spec) -> Option<TlsFiles> {
     }
 }
 
-/// Whom nodes and users of a federation trust; `None`: there is no TLS.
+/// The authorities that nodes and users of a federation trust; `None` without TLS.
 pub fn trust(home: &Home, federation: &Name, tls: &Tls) -> Option<PathBuf> {
     match tls {
         Tls::Off => None,
@@ -46,15 +46,15 @@ pub fn trust(home: &Home, federation: &Name, tls: &Tls) -> Option<PathBuf> {
     }
 }
 
-/// Sees to it that those files are there, as far as they are ours to make. Not for a thread that others wait for.
+/// Creates the files of `tls: auto`, and checks the others. Blocks on file operations.
 pub fn prepare(home: &Home, federation: &Name, spec: &Spec) -> Result<(), String> {
     match spec {
         Spec::Coordinator(spec) if spec.tls == Tls::Auto => issue(home, federation, &spec.endpoints.advertise),
         Spec::Coordinator(_) => Ok(()),
         Spec::Node(spec) => match trust(home, federation, &spec.tls) {
             Some(trust) if !trust.exists() => Err(format!(
-                "the certificate of the authority, {}, is not there: where the coordinator is on another machine, copy it \
-                 from there, or name it in security.tls",
+                "the certificate of the authority, {}, does not exist: if the coordinator is on another machine, copy it \
+                 from there, or set security.tls to its path",
                 trust.display()
             )),
             _ => Ok(()),
@@ -62,24 +62,26 @@ pub fn prepare(home: &Home, federation: &Name, spec: &Spec) -> Result<(), String
     }
 }
 
-/// Makes the certificate, or another where it is due.
+/// Issues the certificate if there is none, or if it is due for renewal.
 pub fn issue(home: &Home, federation: &Name, advertised: &[String]) -> Result<(), String> {
     let now = now_unix();
     let directory = home.authority(federation);
     let mut authority = open(home, federation, now)?;
     let mut endpoints = Endpoint::localhost().to_vec();
     for name in advertised {
-        let endpoint = Endpoint::parse(name).map_err(|why| format!("{name} cannot be in a certificate: {why}"))?;
+        let endpoint = Endpoint::parse(name).map_err(|why| format!("a certificate cannot contain {name}: {why}"))?;
         if !endpoints.contains(&endpoint) {
             endpoints.push(endpoint);
         }
     }
     let out = home.tls(federation);
     let order = Order { endpoints, out, validity: LEAF_VALIDITY, name: None, only_if_due: true };
-    let told = |error: trellis_pki::Error| format!("no certificate from {}: {}", directory.display(), explain(&error));
-    let issued = authority.issue(&order, now).map_err(told)?;
+    let text = |error: trellis_pki::Error| {
+        format!("cannot issue a certificate from {}: {}", directory.display(), explain(&error))
+    };
+    let issued = authority.issue(&order, now).map_err(text)?;
     if let Some(reason) = &issued.reason {
-        tracing::info!(%federation, "a new certificate was made: {}", reason.words());
+        tracing::info!(%federation, "issued a new certificate: {}", reason.words());
     }
     Ok(())
 }
@@ -88,14 +90,15 @@ fn open(home: &Home, federation: &Name, now: UnixSeconds) -> Result<Authority, S
     let directory = home.authority(federation);
     let above = directory.parent().unwrap_or(&directory);
     private::make_directory(above).map_err(|error| error.to_string())?;
-    let told =
-        |error: trellis_pki::Error| format!("the authority in {} fails: {}", directory.display(), explain(&error));
-    // Also one that a crash left half made is made anew; a damaged one is not.
+    let text = |error: trellis_pki::Error| {
+        format!("cannot open the authority in {}: {}", directory.display(), explain(&error))
+    };
+    // An authority that a crash left incomplete is created again; a damaged one is an error.
     let make = |opening| Authority::init(&directory, federation.as_str(), CA_VALIDITY, now).map_err(|_| opening);
-    Authority::open(&directory).or_else(make).map_err(told)
+    Authority::open(&directory).or_else(make).map_err(text)
 }
 
-/// Takes away the authority and what it made. Nobody of the federation may be left.
+/// Deletes the authority and its certificates, once the federation has no parts.
 pub fn remove(home: &Home, federation: &Name) -> io::Result<()> {
     for directory in [home.tls(federation), home.authority(federation)] {
         match std::fs::remove_dir_all(&directory) {

@@ -79,5 +79,5 @@ async fn an_image_in_containers_that_cannot_be_had_is_told_with_what_to_do() {
     let spec = CoordinatorSpec { containers: Some(Containers::Podman), image, ..coordinator() };
     scene.make(1, Verb::Create(Desired::new(link.clone(), Spec::Coordinator(spec)))).await;
     let why = scene.until_failed(&link).await;
-    assert!(why.contains("has-this:1 is not here and cannot be pulled: build or load it"), "{why}");
+    assert!(why.contains("has-this:1 is not on this machine and cannot be pulled: build or load it"), "{why}");
 }

@@ -114,7 +114,7 @@ async fn a_record_that_cannot_be_read_is_unknown_and_nothing_is_done_to_it() {
     std::fs::write(&path, "{\"version\":1,").expect("a file");
     scene.open();
     let presence = scene.see(&desired.id).await;
-    assert!(matches!(&presence, Presence::Unknown { why } if why.contains("cannot be understood")), "{presence:?}");
+    assert!(matches!(&presence, Presence::Unknown { why } if why.contains("cannot read the record")), "{presence:?}");
     for verb in [Verb::Create(desired.clone()), Verb::Delete { id: desired.id.clone() }] {
         let outcome = scene.apply(9, verb).await;
         assert!(matches!(outcome, Outcome::Failed { .. }), "{outcome:?}");

@@ -1,5 +1,5 @@
-//! How official programs are: a SuperLink is asked for its runs; a SuperNode can be asked nothing, but writes into its log what
-//! the SuperLink calls it, and that is when it is connected.
+//! Probes of official programs. A SuperLink lists its runs. A SuperNode has no status call; it is connected once its log contains
+//! its node id.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,13 +12,13 @@ use trellis_client::{Security, SuperLink, Target, Timeouts, Trust, announced_nod
 
 use super::Report;
 
-const CONNECT: Duration = Duration::from_millis(500);
-/// Python answers later than ours, on a machine that is busy with training much later.
-const ANSWER: Duration = Duration::from_secs(5);
-/// What a node says before it is connected; each try in vain is a line.
-const SEARCHED_BYTES: u64 = 16 << 20;
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Python answers slower, especially on a machine that is busy with training.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Covers the output before the node is connected, including failed attempts to connect.
+const MAX_SEARCHED_BYTES: u64 = 16 << 20;
 
-/// `None`: whom to trust cannot be found out, so nobody is.
+/// `None` if the authorities cannot be read.
 pub fn superlink(address: SocketAddr, transport: Transport, tls: bool, trust: Option<&Path>) -> Option<SuperLink> {
     let security = match (tls, trust) {
         (false, _) => Security::Plaintext,
@@ -26,11 +26,11 @@ pub fn superlink(address: SocketAddr, transport: Transport, tls: bool, trust: Op
         (true, None) => Security::Tls(Trust::system().ok()?),
     };
     let target = Target { host: address.ip().to_string(), port: address.port(), security, token: None };
-    let timeouts = Timeouts { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+    let timeouts = Timeouts { connect: CONNECT_TIMEOUT, answer: RESPONSE_TIMEOUT, retries: Vec::new() };
     Some(SuperLink::new(target).with_timeouts(timeouts).over(transport))
 }
 
-pub async fn ask_superlink(superlink: &SuperLink) -> Report {
+pub async fn probe_superlink(superlink: &SuperLink) -> Report {
     let Ok(runs) = superlink.list_runs(None).await else { return Report::default() };
     let is_over =
         |run: &trellis_wire::proto::Run| run.status.as_ref().is_some_and(|status| status.status == "finished");
@@ -39,8 +39,8 @@ pub async fn ask_superlink(superlink: &SuperLink) -> Report {
     Report { is_ready: true, busy: runs.map(|runs| runs > 0), runs, ..Report::default() }
 }
 
-/// `note` says where the log of this start begins, and in which file.
-pub async fn ask_supernode(note: &Path) -> Report {
+/// `note` contains the path of the log, and the offset at which this start begins.
+pub async fn probe_supernode(note: &Path) -> Report {
     let note = note.to_owned();
     let node_id = tokio::task::spawn_blocking(move || announced(&note).ok().flatten()).await.ok().flatten();
     Report { is_ready: node_id.is_some(), node_id, ..Report::default() }
@@ -49,13 +49,13 @@ pub async fn ask_supernode(note: &Path) -> Report {
 fn announced(note: &Path) -> io::Result<Option<String>> {
     let note = std::fs::read_to_string(note)?;
     let mut lines = note.lines();
-    let strange = || io::Error::other("the note about the log is not whole");
+    let strange = || io::Error::other("the note about the log is incomplete");
     let from = lines.next().and_then(|from| from.parse().ok()).ok_or_else(strange)?;
     let path = lines.next().map(PathBuf::from).ok_or_else(strange)?;
     let mut log = File::open(path)?;
     log.seek(SeekFrom::Start(from))?;
     let mut text = Vec::new();
-    log.take(SEARCHED_BYTES).read_to_end(&mut text)?;
+    log.take(MAX_SEARCHED_BYTES).read_to_end(&mut text)?;
     Ok(announced_node(&String::from_utf8_lossy(&text)))
 }
 

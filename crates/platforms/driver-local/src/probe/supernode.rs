@@ -1,4 +1,4 @@
-//! A SuperNode of ours, as its own socket tells.
+//! Probe of our SuperNode, by its socket.
 
 use std::io;
 use std::path::Path;
@@ -8,8 +8,7 @@ use trellis_plan::Millis;
 
 use super::Report;
 
-/// How the node is; an error where it does not say.
-pub async fn ask(socket: &Path) -> io::Result<Report> {
+pub async fn probe(socket: &Path) -> io::Result<Report> {
     let node = NearbyNode::ask(socket).await?;
     Ok(Report {
         is_ready: node.connected,

@@ -1,6 +1,6 @@
-//! Recipes in containers: the programs of another recipe, each run by podman or docker from an image. The client of the engine
-//! runs as long as its container, so that whoever watches the one watches the other; what a killed client leaves is removed
-//! before the next start and at the end. All paths are the same inside and outside.
+//! Recipes for containers: each program of a recipe runs in a container of podman or docker. The client of the engine runs as long as
+//! its container, so the driver watches the client. Containers that a killed client left are removed before the next start and with
+//! the part. All paths are the same inside and outside.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,31 +10,31 @@ use trellis_flower::Image;
 use trellis_plan::{CoordinatorSpec, NodeSpec};
 use trellis_spec::{Containers, Framework, Gpu, GpuVendor, Persistence, Resources, Runtime};
 
-use super::{Place, Program, Programs, Recipe, superlink, supernode};
+use super::{PartContext, Program, Programs, Recipe, superlink, supernode};
 
-/// Our own program, as it is called in images.
+/// The name of our own program in images.
 const OWN: &str = "trellis";
-/// Makes sure of the image, or says what to do.
+/// Pulls the image if it is absent, or reports what to do.
 const PULL: &str = r#"command -v "$0" >/dev/null || {
-  echo "$0 is not installed: install it, or leave out \`containers\` of the site, so that processes are started" >&2
+  echo "$0 is not installed: install it, or remove \`containers\` from the site to start processes instead" >&2
   exit 1
 }
 for image in "$@"; do
   "$0" image inspect "$image" >/dev/null 2>&1 || "$0" pull "$image" || {
-    echo "the image $image is not here and cannot be pulled: build or load it ($0 load), correct \`image\`," \
+    echo "the image $image is not on this machine and cannot be pulled: build or load it ($0 load), correct \`image\`," \
       "or let this machine reach the registry and log in ($0 login)" >&2
     exit 1
   }
 done"#;
-/// Removes containers, running or not. It is no trouble if there are none.
+/// Removes containers, running or not. Missing containers are no error.
 const REMOVE: &str = r#"for name in "$@"; do
   "$0" rm --force "$name" >/dev/null 2>&1
   if "$0" container inspect "$name" >/dev/null 2>&1; then
-    echo "the container $name cannot be removed: see what $0 rm --force $name says" >&2
+    echo "cannot remove the container $name: run $0 rm --force $name to see why" >&2
     exit 1
   fi
 done"#;
-/// Of the name of a part within that of its container.
+/// Limit of the name of a part within the name of its container.
 const NAME_CHARS: usize = 40;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// `None`: processes.
+    /// `None`: the part runs as processes.
     pub fn of(containers: Option<Containers>) -> Option<Engine> {
         match containers {
             None | Some(Containers::No) => None,
@@ -61,38 +61,38 @@ impl Engine {
     }
 }
 
-pub fn coordinator(engine: Engine, spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
-    let recipe = superlink::recipe(spec, &inside(place), Programs::Image)?;
+pub fn coordinator(engine: Engine, spec: &CoordinatorSpec, context: &PartContext) -> Result<Recipe, Vec<String>> {
+    let recipe = superlink::recipe(spec, &inside(context), Programs::Image)?;
     let images = Images::of(&spec.runtime, spec.image.as_deref(), None, "superlink")?;
-    let mut volumes = Volumes::of(place);
+    let mut volumes = Volumes::of(context);
     if let Persistence::Disk { path: Some(path), .. } = &spec.persistence {
         volumes.written.insert(path.clone());
     }
     if spec.runtime == Runtime::Trellis {
-        volumes.written.insert(place.models.clone());
+        volumes.written.insert(context.models.clone());
     }
-    Contained { engine, place, images, volumes, resources: &spec.resources, gpu: None }.recipe(recipe)
+    Contained { engine, context, images, volumes, resources: &spec.resources, gpu: None }.recipe(recipe)
 }
 
-pub fn node(engine: Engine, spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
-    // The container is held to the limits, with everything in it.
+pub fn node(engine: Engine, spec: &NodeSpec, context: &PartContext) -> Result<Recipe, Vec<String>> {
+    // The engine limits the whole container.
     let unlimited = NodeSpec { resources: Resources::default(), ..spec.clone() };
-    let recipe = supernode::recipe(&unlimited, &inside(place), Programs::Image);
+    let recipe = supernode::recipe(&unlimited, &inside(context), Programs::Image);
     let images = Images::of(&spec.runtime, spec.image.as_deref(), spec.framework, "supernode")?;
-    let (volumes, gpu) = (Volumes::of(place), spec.gpu.as_ref());
-    Contained { engine, place, images, volumes, resources: &spec.resources, gpu }.recipe(recipe)
+    let (volumes, gpu) = (Volumes::of(context), spec.gpu.as_ref());
+    Contained { engine, context, images, volumes, resources: &spec.resources, gpu }.recipe(recipe)
 }
 
-/// The machine as it looks from within: our program has its usual name, and GPUs are counted anew.
-fn inside(place: &Place) -> Place {
-    let gpus = (0..).take(place.gpus.len()).collect();
-    Place { program: PathBuf::from(OWN), gpus, ..place.clone() }
+/// The paths inside a container: our program has its usual name there, and GPUs are numbered from 0.
+fn inside(context: &PartContext) -> PartContext {
+    let gpus = (0..).take(context.gpus.len()).collect();
+    PartContext { program: PathBuf::from(OWN), gpus, ..context.clone() }
 }
 
-/// Which image for which program.
+/// The images of the programs.
 struct Images {
     part: String,
-    /// For the programs beside it.
+    /// For the programs besides the first.
     beside: String,
 }
 
@@ -115,7 +115,7 @@ impl Images {
                 Ok(Images { part: Image::published(role, version), beside: Image::published("superexec", version) })
             }
             (Runtime::Flower(_), Some(framework)) => Err(vec![format!(
-                "the official images do not bring {}: name an image that has it (`image`)",
+                "the official images do not contain {}: set `image` to one that does",
                 name_of(framework)
             )]),
         }
@@ -130,19 +130,19 @@ fn name_of(framework: Framework) -> &'static str {
     }
 }
 
-/// Directories of this machine that are seen inside.
+/// Directories of this machine that are mounted.
 struct Volumes {
     written: BTreeSet<PathBuf>,
     read: BTreeSet<PathBuf>,
 }
 
 impl Volumes {
-    fn of(place: &Place) -> Volumes {
-        let written = BTreeSet::from([place.directory.clone(), place.state.clone()]);
-        let served = place.tls.iter().filter_map(|tls| tls.served.as_ref());
+    fn of(context: &PartContext) -> Volumes {
+        let written = BTreeSet::from([context.directory.clone(), context.state.clone()]);
+        let served = context.tls.iter().filter_map(|tls| tls.served.as_ref());
         let files = served.flat_map(|served| [&served.certificate, &served.key]);
-        let trusted = place.tls.iter().filter_map(|tls| tls.trust.as_ref());
-        // Their directories: a file that is renewed by putting another in its place would be the old one for ever.
+        let trusted = context.tls.iter().filter_map(|tls| tls.trust.as_ref());
+        // Directories instead of files: a mounted file would not change when it is replaced atomically.
         let read = files.chain(trusted).filter_map(|file| file.parent()).map(Path::to_owned).collect();
         Volumes { written, read }
     }
@@ -160,14 +160,14 @@ impl Volumes {
     }
 }
 
-/// The environment inside, in the form of both engines: a line for each, as it is.
+/// The environment of the container, as an env file of both engines.
 fn environment(program: &Program, home: &Path) -> Result<String, Vec<String>> {
     let (mut text, mut problems) = (format!("HOME={}\n", home.display()), Vec::new());
     for (name, value) in &program.env {
         match value.to_str().filter(|value| !value.contains('\n')) {
             Some(value) => text.push_str(&format!("{name}={value}\n")),
             None => {
-                problems.push(format!("the variable {name} has more than one line, which containers cannot be given"))
+                problems.push(format!("the variable {name} has more than one line, which containers do not support"))
             }
         }
     }
@@ -176,7 +176,7 @@ fn environment(program: &Program, home: &Path) -> Result<String, Vec<String>> {
 
 struct Contained<'a> {
     engine: Engine,
-    place: &'a Place,
+    context: &'a PartContext,
     images: Images,
     volumes: Volumes,
     resources: &'a Resources,
@@ -194,8 +194,8 @@ impl Contained<'_> {
         let remove = names.iter().fold(self.script(REMOVE), Program::arg);
         let (mut programs, mut problems) = (Vec::new(), Vec::new());
         for (role, (program, name)) in recipe.programs.iter().zip(&names).enumerate() {
-            let variables = self.place.directory.join(format!("container-{role}.env"));
-            match environment(program, &self.place.state) {
+            let variables = self.context.directory.join(format!("container-{role}.env"));
+            match environment(program, &self.context.state) {
                 Ok(text) => recipe.files.insert(variables.clone(), text).map_or((), drop),
                 Err(why) => problems.extend(why),
             }
@@ -213,10 +213,10 @@ impl Contained<'_> {
         Program::new("/bin/sh").flag("-c", script).arg(self.engine.program())
     }
 
-    /// Another for each part of each home, and legible.
+    /// Unique for each part of each home, and readable.
     fn name(&self, role: usize) -> String {
-        let hash = trellis_digest::fnv1a(self.place.directory.as_os_str().as_encoded_bytes());
-        let part: String = self.place.id.part.name().chars().take(NAME_CHARS).collect();
+        let hash = trellis_digest::fnv1a(self.context.directory.as_os_str().as_encoded_bytes());
+        let part: String = self.context.id.part.name().chars().take(NAME_CHARS).collect();
         match role {
             0 => format!("{OWN}-{hash:016x}-{part}"),
             _ => format!("{OWN}-{hash:016x}-{part}-{role}"),
@@ -227,22 +227,22 @@ impl Contained<'_> {
         let mut run = Program::new(self.engine.program())
             .arg("run")
             .flag("--name", name)
-            .flag("--label", format!("dev.trellis.part={}", self.place.id))
+            .flag("--label", format!("dev.trellis.part={}", self.context.id))
             .flag("--restart", "no")
             .flag("--network", "host")
-            // Its output is in the part's log.
+            // The output is in the log of the part.
             .flag("--log-driver", "none")
-            // The user of the container owns the files inside, and all ports are unprivileged. No program of the image
-            // needs a capability.
+            // All ports are unprivileged and the files belong to the user of the container, so programs need no
+            // capabilities.
             .flag("--cap-drop", "all")
             .flag("--security-opt", "no-new-privileges")
-            // Where the system labels files, those of this machine would not be seen inside.
+            // With SELinux labels, the mounted files would be inaccessible.
             .flag("--security-opt", "label=disable");
         run.args.extend(self.owner());
         run.args.extend(self.limits());
         run.args.extend(self.gpus());
         run.args.extend(self.volumes.flags());
-        // In a file: values are nobody's business who lists processes, and not meant for the engine's client.
+        // In a file, because other users can see arguments, and because the client of the engine must not use the values.
         run = run.flag("--env-file", variables);
         let image = if role == 0 { &self.images.part } else { &self.images.beside };
         run = run.flag("--entrypoint", &program.path).arg(image);
@@ -250,7 +250,7 @@ impl Contained<'_> {
         run
     }
 
-    /// As whoever runs the driver: files inside are theirs.
+    /// Runs the container as the user of the driver, who then owns the files.
     fn owner(&self) -> Vec<OsString> {
         let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
         let mut flags = vec!["--user".to_owned(), format!("{}:{}", user.as_raw(), group.as_raw())];
@@ -274,19 +274,19 @@ impl Contained<'_> {
     fn gpus(&self) -> Vec<OsString> {
         let Some(gpu) = self.gpu else { return Vec::new() };
         let devices = |names: Vec<String>| names.into_iter().flat_map(|name| ["--device".to_owned(), name]).collect();
-        let own = || self.place.gpus.iter().map(u32::to_string);
+        let own = || self.context.gpus.iter().map(u32::to_string);
         let flags: Vec<String> = match (gpu.vendor, self.engine) {
             (GpuVendor::Amd, _) => devices(vec!["/dev/kfd".to_owned(), "/dev/dri".to_owned()]),
-            // None were found that could be given: what goes on without them is not held up.
-            (GpuVendor::Nvidia, _) if self.place.gpus.is_empty() && gpu.fallback_to_cpu => Vec::new(),
-            (GpuVendor::Nvidia, Engine::Podman) if self.place.gpus.is_empty() => {
+            // No GPU is assigned, and the node may use the CPU.
+            (GpuVendor::Nvidia, _) if self.context.gpus.is_empty() && gpu.fallback_to_cpu => Vec::new(),
+            (GpuVendor::Nvidia, Engine::Podman) if self.context.gpus.is_empty() => {
                 devices(vec!["nvidia.com/gpu=all".to_owned()])
             }
             (GpuVendor::Nvidia, Engine::Podman) => devices(own().map(|gpu| format!("nvidia.com/gpu={gpu}")).collect()),
-            (GpuVendor::Nvidia, Engine::Docker) if self.place.gpus.is_empty() => {
+            (GpuVendor::Nvidia, Engine::Docker) if self.context.gpus.is_empty() => {
                 vec!["--gpus".to_owned(), gpu.count.to_string()]
             }
-            // Its own quotes belong to it: without, a comma ends the list.
+            // The quotes are part of the value: without them, a comma would end the list.
             (GpuVendor::Nvidia, Engine::Docker) => {
                 vec!["--gpus".to_owned(), format!("\"device={}\"", own().collect::<Vec<_>>().join(","))]
             }

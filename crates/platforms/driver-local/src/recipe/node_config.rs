@@ -1,4 +1,4 @@
-//! The node config as the TOML file that SuperNodes of both runtimes read.
+//! The node config as a TOML file for SuperNodes of both runtimes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ pub fn toml(settings: &BTreeMap<String, ConfigValue>) -> String {
         let value = match value {
             ConfigValue::Bool(on) => on.to_string(),
             ConfigValue::Int(number) => number.to_string(),
-            // With a point, or it would be read as a whole number.
+            // With a decimal point, otherwise TOML would read an integer.
             ConfigValue::Float(number) => format!("{number:?}"),
             ConfigValue::Text(text) => quoted(text),
         };

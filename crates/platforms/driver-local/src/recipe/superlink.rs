@@ -8,21 +8,21 @@ use trellis_flower::launch::{Common, Serving, State, SuperLink, TlsFiles};
 use trellis_plan::{Addresses, CoordinatorSpec};
 use trellis_spec::Persistence;
 
-use super::{Place, Probe, Programs, Recipe, reached};
+use super::{PartContext, Probe, Programs, Recipe, reached};
 
 /// File with the token of the SuperLink's first administrator, in its state directory.
 const ADMIN_TOKEN: &str = "admin.token";
 
-pub fn recipe(spec: &CoordinatorSpec, place: &Place, programs: Programs) -> Result<Recipe, Vec<String>> {
-    let superlink = describe(spec, place, programs)?;
+pub fn recipe(spec: &CoordinatorSpec, context: &PartContext, programs: Programs) -> Result<Recipe, Vec<String>> {
+    let superlink = describe(spec, context, programs)?;
     let launch = superlink.launch();
-    let mut all = vec![programs.program(&launch, place)];
+    let mut all = vec![programs.program(&launch, context)];
     let superexec = superlink.superexec(reached(superlink.listens().apps));
-    all.extend(superexec.map(|superexec| programs.program(&superexec.launch(), place)));
-    let probe = probe(&superlink, spec, place);
+    all.extend(superexec.map(|superexec| programs.program(&superexec.launch(), context)));
+    let probe = probe(&superlink, spec, context);
     Ok(Recipe {
         files: launch.files,
-        before: programs.provide(&spec.runtime, spec.python.as_deref(), place),
+        before: programs.provide(&spec.runtime, spec.python.as_deref(), context),
         programs: all,
         after: Vec::new(),
         probe,
@@ -30,18 +30,18 @@ pub fn recipe(spec: &CoordinatorSpec, place: &Place, programs: Programs) -> Resu
     })
 }
 
-pub fn describe(spec: &CoordinatorSpec, place: &Place, programs: Programs) -> Result<SuperLink, Vec<String>> {
-    let ports = &place.ports;
+pub fn describe(spec: &CoordinatorSpec, context: &PartContext, programs: Programs) -> Result<SuperLink, Vec<String>> {
+    let ports = &context.ports;
     let common = Common {
         python: spec.python.clone(),
-        metrics: spec.metrics.then(|| place.reached(ports.metrics)),
+        metrics: spec.metrics.then(|| context.reached(ports.metrics)),
         json_logs: spec.json_logs,
         keepalive: spec.keepalive,
         env: spec.env.clone(),
         extra_args: spec.extra_args.clone(),
-        ..programs.common(&spec.runtime, spec.isolation, place)
+        ..programs.common(&spec.runtime, spec.isolation, context)
     };
-    let serving = match &place.tls {
+    let serving = match &context.tls {
         None => Serving::Plain,
         Some(tls) => {
             let missing = || vec!["a coordinator with TLS needs a certificate, its key and its authority".to_owned()];
@@ -52,9 +52,11 @@ pub fn describe(spec: &CoordinatorSpec, place: &Place, programs: Programs) -> Re
     };
     let state = match &spec.persistence {
         Persistence::Memory => State::Memory,
-        Persistence::Disk { .. } => State::Directory { path: state_dir(spec, &place.state).to_owned(), database: None },
+        Persistence::Disk { .. } => {
+            State::Directory { path: state_dir(spec, &context.state).to_owned(), database: None }
+        }
     };
-    // The document may know the one port by the name it had in an earlier release.
+    // If there is only one port, the document may set it by the name of an earlier release.
     let (program, wanted) = (common.program, &spec.endpoints);
     let http = match (wanted.http, wanted.fleet, wanted.control) {
         (None, Some(_), _) if program.since(FLEET_BY_HTTP) => ports.fleet,
@@ -62,16 +64,16 @@ pub fn describe(spec: &CoordinatorSpec, place: &Place, programs: Programs) -> Re
         _ => ports.http,
     };
     Ok(SuperLink {
-        fleet: Some(place.listens(ports.fleet).into()),
-        control: Some(place.listens(ports.control).into()),
-        apps: Some(place.app_address().into()),
-        http: Some(place.listens(http).into()),
+        fleet: Some(context.listens(ports.fleet).into()),
+        control: Some(context.listens(ports.control).into()),
+        apps: Some(context.app_address().into()),
+        http: Some(context.listens(http).into()),
         // Other users of this machine can reach the ports, too.
         accounts: Some(true),
-        admin_token: Some(admin_token(spec, &place.state)),
+        admin_token: Some(admin_token(spec, &context.state)),
         endpoints: spec.endpoints.advertise.clone(),
         node_auth: spec.node_auth,
-        models: Some(place.models.clone()),
+        models: Some(context.models.clone()),
         common,
         serving,
         state,
@@ -79,12 +81,12 @@ pub fn describe(spec: &CoordinatorSpec, place: &Place, programs: Programs) -> Re
     })
 }
 
-fn probe(superlink: &SuperLink, spec: &CoordinatorSpec, place: &Place) -> Probe {
+fn probe(superlink: &SuperLink, spec: &CoordinatorSpec, context: &PartContext) -> Probe {
     let (listens, program) = (superlink.listens(), superlink.common.program);
-    let (tls, trust) = (place.tls.is_some(), place.trust().map(Path::to_owned));
+    let (tls, trust) = (context.tls.is_some(), context.trust().map(Path::to_owned));
     match listens.http {
         Some(http) if program.is_trellis() => {
-            Probe::SuperLink { address: reached(http), tls, trust, token: admin_token(spec, &place.state) }
+            Probe::SuperLink { address: reached(http), tls, trust, token: admin_token(spec, &context.state) }
         }
         http => {
             let at = |address| Some(reached(address).to_string());

@@ -1,4 +1,4 @@
-//! Specs and a place for the tests of recipes.
+//! Specs and a context for tests of recipes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,12 +8,12 @@ use trellis_plan::conformance::specs;
 use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId};
 use trellis_spec::{ConfigValue, Runtime, Tls};
 
-use super::{Place, Ports, Program, ServedFiles, TlsFiles};
+use super::{PartContext, Ports, Program, ServedFiles, TlsFiles};
 
-pub fn place(part: &str) -> Place {
+pub fn context(part: &str) -> PartContext {
     let id = ResourceId::try_from(format!("fed/lab/{part}")).expect("an id");
     let directory = PathBuf::from("/h/fed/lab").join(id.part.name());
-    Place {
+    PartContext {
         id,
         program: "/bin/trellis".into(),
         state: directory.join("state"),
@@ -29,11 +29,11 @@ pub fn place(part: &str) -> Place {
     }
 }
 
-/// The same with certificates; a node has none of its own.
-pub fn with_tls(place: Place) -> Place {
+/// With certificates. A node has no certificate of its own.
+pub fn with_tls(context: PartContext) -> PartContext {
     let served = ServedFiles { certificate: "/h/tls/server.pem".into(), key: "/h/tls/server.key".into() };
-    let served = (place.id.part.name() == "coordinator").then_some(served);
-    Place { tls: Some(TlsFiles { served, trust: Some("/h/tls/ca.crt".into()) }), ..place }
+    let served = (context.id.part.name() == "coordinator").then_some(served);
+    PartContext { tls: Some(TlsFiles { served, trust: Some("/h/tls/ca.crt".into()) }), ..context }
 }
 
 pub fn coordinator(runtime: Runtime) -> CoordinatorSpec {
@@ -45,7 +45,7 @@ pub fn node(runtime: Runtime) -> NodeSpec {
     NodeSpec { runtime, node_config, tls: Tls::Off, ..specs::node("127.0.0.1:1") }
 }
 
-/// A program as somebody would type it.
+/// A program as a command line.
 pub fn typed(program: &Program) -> String {
     let words = std::iter::once(program.path.as_os_str()).chain(program.args.iter().map(|word| word.as_os_str()));
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

@@ -8,28 +8,28 @@ use trellis_flower::launch::{Keepalive, SuperLink, SuperNode};
 use trellis_spec::{Gpu, GpuVendor, Persistence, Resources, Tls};
 use trellis_testing::launch::{User, undeclared};
 
-use super::testing::{coordinator as coordinator_spec, node as node_spec, place, typed, with_tls};
+use super::testing::{context, coordinator as coordinator_spec, node as node_spec, typed, with_tls};
 use super::*;
 
 fn version(minor: u16) -> Release {
     Release { minor, patch: 0 }
 }
 
-fn superlink(minor: u16, spec: &CoordinatorSpec, place: &Place) -> Vec<String> {
+fn superlink(minor: u16, spec: &CoordinatorSpec, context: &PartContext) -> Vec<String> {
     let spec = CoordinatorSpec { runtime: Runtime::Flower(version(minor)), ..spec.clone() };
-    let recipe = coordinator(&spec, place).expect("a recipe");
+    let recipe = coordinator(&spec, context).expect("a recipe");
     recipe.programs.iter().map(|program| typed(program).replace("/h/fed/lab/coordinator/", "")).collect()
 }
 
-fn supernode(minor: u16, spec: &NodeSpec, place: &Place) -> Vec<String> {
+fn supernode(minor: u16, spec: &NodeSpec, context: &PartContext) -> Vec<String> {
     let spec = NodeSpec { runtime: Runtime::Flower(version(minor)), ..spec.clone() };
-    let recipe = node(&spec, place).expect("a recipe");
+    let recipe = node(&spec, context).expect("a recipe");
     recipe.programs.iter().map(|program| typed(program).replace("/h/fed/lab/site-0/", "")).collect()
 }
 
 fn addresses(minor: u16, spec: &CoordinatorSpec) -> Addresses {
     let spec = CoordinatorSpec { runtime: Runtime::Flower(version(minor)), ..spec.clone() };
-    match coordinator(&spec, &place("coordinator")).expect("a recipe").probe {
+    match coordinator(&spec, &context("coordinator")).expect("a recipe").probe {
         Probe::FlowerSuperLink { addresses, .. } => addresses,
         other => panic!("{other:?}"),
     }
@@ -49,7 +49,7 @@ fn a_superlink_has_the_ports_that_its_release_knows() {
         (40, format!("{start} --host 127.0.0.1 --port 4 {database}")),
     ] {
         let spec = coordinator_spec(Runtime::Flower(version(minor)));
-        assert_eq!(superlink(minor, &spec, &place("coordinator")), [expected], "1.{minor}");
+        assert_eq!(superlink(minor, &spec, &context("coordinator")), [expected], "1.{minor}");
     }
 }
 
@@ -95,7 +95,7 @@ fn apps_apart_have_a_launcher_beside_the_superlink() {
     ] {
         let mut spec = coordinator_spec(Runtime::Flower(version(minor)));
         spec.isolation = Isolation::Process;
-        let programs = superlink(minor, &spec, &with_tls(place("coordinator")));
+        let programs = superlink(minor, &spec, &with_tls(context("coordinator")));
         assert!(programs[0].contains("--isolation process --ssl-certfile /h/tls/server.pem"), "{}", programs[0]);
         assert_eq!(programs[1..], [expected], "1.{minor}");
     }
@@ -108,9 +108,9 @@ fn a_node_has_one_address_for_its_apps() {
     for (minor, apps) in [(25, "--clientappio-api-address 127.0.0.1:3"), (35, "--host 127.0.0.1 --port 3")] {
         let mut spec = node_spec(Runtime::Flower(version(minor)));
         spec.extra_args = vec!["--max-retries".to_owned(), "3".to_owned()];
-        let plain = supernode(minor, &spec, &place("node/site-0"));
+        let plain = supernode(minor, &spec, &context("node/site-0"));
         assert_eq!(plain, [format!("{start} --insecure {apps} {config} --max-retries 3")], "1.{minor}");
-        let keyed = Place { node_key: Some("key".into()), ..with_tls(place("node/site-0")) };
+        let keyed = PartContext { node_key: Some("key".into()), ..with_tls(context("node/site-0")) };
         let secure = supernode(minor, &node_spec(Runtime::Flower(version(minor))), &keyed);
         let expected =
             format!("{start} --root-certificates /h/tls/ca.crt {apps} --auth-supernode-private-key key {config}");
@@ -128,7 +128,7 @@ fn a_node_sees_its_own_gpus_and_no_others() {
         (gpu(GpuVendor::Amd), vec![], None),
     ] {
         let spec = NodeSpec { gpu, ..node_spec(Runtime::Flower(version(42))) };
-        let recipe = node(&spec, &Place { gpus, ..place("node/site-0") });
+        let recipe = node(&spec, &PartContext { gpus, ..context("node/site-0") });
         let env = &recipe.expect("a recipe").programs[0].env;
         assert_eq!(env.get("CUDA_VISIBLE_DEVICES").and_then(|list| list.to_str()), expected);
     }
@@ -138,7 +138,7 @@ fn a_node_sees_its_own_gpus_and_no_others() {
 fn the_document_has_the_last_word_about_the_environment() {
     let mut spec = coordinator_spec(Runtime::Flower(version(42)));
     spec.env.insert("FLWR_TELEMETRY_ENABLED".to_owned(), "1".to_owned());
-    let recipe = coordinator(&spec, &place("coordinator")).expect("a recipe");
+    let recipe = coordinator(&spec, &context("coordinator")).expect("a recipe");
     let env = &recipe.programs[0].env;
     assert_eq!(env["FLWR_TELEMETRY_ENABLED"], "1");
     assert!(env["PATH"].to_string_lossy().starts_with("/h/fed/lab/coordinator/flower:"), "{:?}", env["PATH"]);
@@ -150,7 +150,7 @@ fn a_superlink_serves_what_it_was_given_and_the_document_has_the_last_word() {
     spec.extra_args = vec!["--log-level".to_owned(), "debug".to_owned()];
     spec.endpoints.advertise = vec!["link.example.org".to_owned()];
     spec.node_auth = true;
-    let recipe = coordinator(&spec, &with_tls(place("coordinator"))).expect("a recipe");
+    let recipe = coordinator(&spec, &with_tls(context("coordinator"))).expect("a recipe");
     assert_eq!(
         typed(&recipe.programs[0]),
         "/bin/trellis superlink --isolation subprocess --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
@@ -168,8 +168,8 @@ fn a_node_gets_its_share_and_its_settings() {
     spec.resources = Resources { cpu_millis: Some(1500), memory_bytes: Some(1 << 30), disk_bytes: None };
     let vendor = GpuVendor::Nvidia;
     spec.gpu = Some(Gpu { vendor, count: 1, memory_fraction: Some(0.5), fallback_to_cpu: false });
-    let place = Place { gpus: vec![2], ..with_tls(place("node/edge-0")) };
-    let recipe = node(&spec, &place).expect("a recipe");
+    let context = PartContext { gpus: vec![2], ..with_tls(context("node/edge-0")) };
+    let recipe = node(&spec, &context).expect("a recipe");
     assert_eq!(
         typed(&recipe.programs[0]),
         "/bin/trellis supernode --superlink 127.0.0.1:1 --isolation subprocess --root-certificates /h/tls/ca.crt --name edge-0 \
@@ -188,9 +188,9 @@ fn every_superlink_asks_who_calls() {
         (on_disk(Some("/data/link")), "/data/link/admin.token"),
         (Persistence::Memory, "/h/fed/lab/coordinator/state/admin.token"),
     ] {
-        for place in [place("coordinator"), with_tls(place("coordinator"))] {
+        for context in [context("coordinator"), with_tls(context("coordinator"))] {
             let spec = CoordinatorSpec { persistence: persistence.clone(), ..coordinator_spec(Runtime::Trellis) };
-            let recipe = coordinator(&spec, &place).expect("a recipe");
+            let recipe = coordinator(&spec, &context).expect("a recipe");
             let line = typed(&recipe.programs[0]);
             assert!(line.contains(" --account-auth on "), "{line}");
             assert!(line.contains(&format!(" --admin-token-file {token} ")), "{line}");
@@ -204,20 +204,20 @@ fn programs_are_told_how_often_to_ping_silent_connections() {
     let keepalive = Some(Keepalive { interval_s: 45, timeout_s: 15 });
     let link = CoordinatorSpec { keepalive, ..coordinator_spec(Runtime::Trellis) };
     let edge = NodeSpec { keepalive, ..node_spec(Runtime::Trellis) };
-    for recipe in [coordinator(&link, &place("coordinator")), node(&edge, &place("node/site-0"))] {
+    for recipe in [coordinator(&link, &context("coordinator")), node(&edge, &context("node/site-0"))] {
         let line = typed(&recipe.expect("a recipe").programs[0]);
         assert!(line.contains(" --keepalive-interval 45s --keepalive-timeout 15s"), "{line}");
     }
 }
 
-/// Descriptions that differ from the usual one in what a document or this machine can change.
+/// Descriptions that each differ from the default in one input from a document or this machine.
 fn superlinks() -> Vec<SuperLink> {
-    let usual = || (coordinator_spec(Runtime::Trellis), place("coordinator"));
+    let usual = || (coordinator_spec(Runtime::Trellis), context("coordinator"));
     let mut all = vec![usual()];
-    let mut change = |change: &dyn Fn(&mut CoordinatorSpec, &mut Place)| {
-        let (mut spec, mut place) = usual();
-        change(&mut spec, &mut place);
-        all.push((spec, place));
+    let mut change = |change: &dyn Fn(&mut CoordinatorSpec, &mut PartContext)| {
+        let (mut spec, mut context) = usual();
+        change(&mut spec, &mut context);
+        all.push((spec, context));
     };
     change(&|spec, _| spec.runtime = Runtime::Flower(Release::NEWEST));
     change(&|spec, _| spec.isolation = Isolation::Process);
@@ -230,21 +230,21 @@ fn superlinks() -> Vec<SuperLink> {
     change(&|spec, _| spec.endpoints.advertise = vec!["a".to_owned()]);
     change(&|spec, _| spec.node_auth = true);
     change(&|spec, _| spec.persistence = Persistence::Memory);
-    change(&|_, place| place.ports = Ports { fleet: 11, control: 12, app: 13, http: 14, ..place.ports });
-    change(&|_, place| *place = with_tls(place.clone()));
-    change(&|_, place| place.models = "/m".into());
-    change(&|_, place| place.directory = "/other".into());
-    change(&|_, place| place.state = "/other".into());
-    all.iter().map(|(spec, place)| superlink::describe(spec, place, Programs::Machine).expect("it fits")).collect()
+    change(&|_, context| context.ports = Ports { fleet: 11, control: 12, app: 13, http: 14, ..context.ports });
+    change(&|_, context| *context = with_tls(context.clone()));
+    change(&|_, context| context.models = "/m".into());
+    change(&|_, context| context.directory = "/other".into());
+    change(&|_, context| context.state = "/other".into());
+    all.iter().map(|(spec, context)| superlink::describe(spec, context, Programs::Machine).expect("it fits")).collect()
 }
 
 fn supernodes() -> Vec<SuperNode> {
-    let usual = || (node_spec(Runtime::Trellis), place("node/site-0"));
+    let usual = || (node_spec(Runtime::Trellis), context("node/site-0"));
     let mut all = vec![usual()];
-    let mut change = |change: &dyn Fn(&mut NodeSpec, &mut Place)| {
-        let (mut spec, mut place) = usual();
-        change(&mut spec, &mut place);
-        all.push((spec, place));
+    let mut change = |change: &dyn Fn(&mut NodeSpec, &mut PartContext)| {
+        let (mut spec, mut context) = usual();
+        change(&mut spec, &mut context);
+        all.push((spec, context));
     };
     let gpu = Gpu { vendor: GpuVendor::Nvidia, count: 1, memory_fraction: Some(0.5), fallback_to_cpu: false };
     change(&|spec, _| spec.runtime = Runtime::Flower(Release::NEWEST));
@@ -260,12 +260,12 @@ fn supernodes() -> Vec<SuperNode> {
     change(&|spec, _| spec.node_config.clear());
     change(&|spec, _| spec.resources.cpu_millis = Some(1));
     change(&|spec, _| spec.gpu = Some(gpu.clone()));
-    change(&|_, place| place.node_key = Some("/k".into()));
-    change(&|_, place| *place = with_tls(place.clone()));
-    change(&|_, place| place.directory = "/other".into());
-    change(&|_, place| place.state = "/other".into());
-    change(&|_, place| place.id = testing::place("node/site-1").id);
-    all.iter().map(|(spec, place)| supernode::describe(spec, place, Programs::Machine)).collect()
+    change(&|_, context| context.node_key = Some("/k".into()));
+    change(&|_, context| *context = with_tls(context.clone()));
+    change(&|_, context| context.directory = "/other".into());
+    change(&|_, context| context.state = "/other".into());
+    change(&|_, context| context.id = testing::context("node/site-1").id);
+    all.iter().map(|(spec, context)| supernode::describe(spec, context, Programs::Machine)).collect()
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn every_field_of_a_launch_can_be_changed_or_is_declared() {
     }
 }
 
-/// The flags of a command line that a program does not tell of in its help.
+/// The flags of a command line that are not in the help of the program.
 fn unknown_flags(program: &PathBuf, line: &str) -> Vec<String> {
     let said = Command::new(program).arg("--help").env("FLWR_TELEMETRY_ENABLED", "0").output().expect("it runs");
     let help = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -293,7 +293,7 @@ fn unknown_flags(program: &PathBuf, line: &str) -> Vec<String> {
     flags.filter(|flag| !help.contains(*flag)).map(str::to_owned).collect()
 }
 
-/// Minutes, for all of them: `cargo test -p trellis-driver-local -- --ignored flags`.
+/// Takes minutes: `cargo test -p trellis-driver-local -- --ignored flags`.
 #[test]
 #[ignore = "runs every program of every release that is installed"]
 fn flags_are_those_of_each_release() {
@@ -307,8 +307,8 @@ fn flags_are_those_of_each_release() {
         let coordinator =
             CoordinatorSpec { isolation: Isolation::Process, node_auth: true, ..coordinator_spec(runtime.clone()) };
         let node = NodeSpec { isolation: Isolation::Process, ..node_spec(runtime) };
-        let keyed = Place { node_key: Some("key".into()), ..with_tls(place("node/site-0")) };
-        let lines = superlink(minor, &coordinator, &with_tls(place("coordinator")));
+        let keyed = PartContext { node_key: Some("key".into()), ..with_tls(context("node/site-0")) };
+        let lines = superlink(minor, &coordinator, &with_tls(context("coordinator")));
         for line in lines.into_iter().chain(supernode(minor, &node, &keyed)) {
             let name = line.split_whitespace().next().and_then(|path| path.strip_prefix("flower/")).expect("a program");
             assert_eq!(unknown_flags(&programs.join(name), &line), Vec::<String>::new(), "1.{minor}: {line}");

@@ -1,11 +1,11 @@
 use trellis_spec::Release;
 
 use super::*;
-use crate::recipe::testing::{coordinator as coordinator_spec, node as node_spec, place, typed, with_tls};
+use crate::recipe::testing::{context, coordinator as coordinator_spec, node as node_spec, typed, with_tls};
 
 const FLOWER: Runtime = Runtime::Flower(Release { minor: 39, patch: 0 });
 
-/// The command line of a container, without what depends on who runs the tests.
+/// The command line of a container, without the parts that depend on the user of the tests.
 fn line(program: &Program) -> String {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let owner = format!(" --user {}:{}", user.as_raw(), group.as_raw());
@@ -19,7 +19,7 @@ fn only(recipe: &Recipe) -> String {
 
 #[test]
 fn a_container_sees_the_part_and_nothing_else() {
-    let recipe = coordinator(Engine::Podman, &coordinator_spec(FLOWER), &with_tls(place("coordinator"))).unwrap();
+    let recipe = coordinator(Engine::Podman, &coordinator_spec(FLOWER), &with_tls(context("coordinator"))).unwrap();
     let line = only(&recipe);
     let name = line.split_whitespace().nth(3).unwrap().to_owned();
     let expected = format!(
@@ -47,8 +47,8 @@ fn no_container_has_or_gains_privileges() {
     {
         let link = CoordinatorSpec { isolation: process, ..coordinator_spec(runtime.clone()) };
         let edge = NodeSpec { isolation: process, ..node_spec(runtime) };
-        let link = coordinator(engine, &link, &place("coordinator")).unwrap();
-        let edge = node(engine, &edge, &place("node/site-0")).unwrap();
+        let link = coordinator(engine, &link, &context("coordinator")).unwrap();
+        let edge = node(engine, &edge, &context("node/site-0")).unwrap();
         for program in link.programs.iter().chain(&edge.programs) {
             let line = line(program);
             let (flags, _) = line.split_once(" --entrypoint ").expect("an entrypoint after the flags");
@@ -62,7 +62,7 @@ fn no_container_has_or_gains_privileges() {
 fn limits_are_the_container_s_and_apps_have_none_of_their_own() {
     let resources = Resources { cpu_millis: Some(1500), memory_bytes: Some(1 << 30), disk_bytes: None };
     let spec = NodeSpec { resources, ..node_spec(Runtime::Trellis) };
-    let line = only(&node(Engine::Docker, &spec, &place("node/site-0")).unwrap());
+    let line = only(&node(Engine::Docker, &spec, &context("node/site-0")).unwrap());
     assert!(line.contains(" --cpus 1.500 --memory 1073741824 "), "{line}");
     assert!(
         line.contains(&format!(" --entrypoint trellis trellis:{} supernode ", env!("CARGO_PKG_VERSION"))),
@@ -82,10 +82,10 @@ fn gpus_are_given_as_each_engine_wants_it() {
         (Engine::Podman, &amd, vec![], "--device /dev/kfd --device /dev/dri "),
     ] {
         let spec = NodeSpec { gpu: Some(gpu.clone()), image: Some("mine:1".to_owned()), ..node_spec(FLOWER) };
-        let recipe = node(engine, &spec, &Place { gpus: gpus.clone(), ..place("node/site-0") }).unwrap();
+        let recipe = node(engine, &spec, &PartContext { gpus: gpus.clone(), ..context("node/site-0") }).unwrap();
         let line = only(&recipe);
         assert!(line.contains(expected) && line.contains(" mine:1 "), "{line}");
-        // Inside they are counted anew.
+        // GPUs are numbered from 0 inside.
         let inside = &recipe.files[Path::new("/h/fed/lab/site-0/container-0.env")];
         assert_eq!(inside.contains("CUDA_VISIBLE_DEVICES=0,1\n"), !gpus.is_empty(), "{inside}");
     }
@@ -94,7 +94,7 @@ fn gpus_are_given_as_each_engine_wants_it() {
 #[test]
 fn a_launcher_of_apps_has_its_own_container() {
     let spec = CoordinatorSpec { isolation: trellis_spec::Isolation::Process, ..coordinator_spec(FLOWER) };
-    let recipe = coordinator(Engine::Docker, &spec, &place("coordinator")).unwrap();
+    let recipe = coordinator(Engine::Docker, &spec, &context("coordinator")).unwrap();
     let lines: Vec<String> = recipe.programs.iter().map(line).collect();
     assert!(lines[1].contains(" --entrypoint flower-superexec flwr/superexec:1.39.0 "), "{}", lines[1]);
     assert_eq!(recipe.before[0].args[2..], ["docker", "flwr/superexec:1.39.0", "flwr/superlink:1.39.0"]);
@@ -107,18 +107,18 @@ fn a_launcher_of_apps_has_its_own_container() {
 fn a_framework_chooses_our_image_and_none_of_the_official_ones() {
     let framework = Some(Framework::PyTorch);
     let ours = NodeSpec { framework, ..node_spec(Runtime::Trellis) };
-    let line = only(&node(Engine::Podman, &ours, &place("node/site-0")).unwrap());
+    let line = only(&node(Engine::Podman, &ours, &context("node/site-0")).unwrap());
     assert!(line.contains(&format!(" trellis-pytorch:{} ", env!("CARGO_PKG_VERSION"))), "{line}");
     let official = NodeSpec { framework, ..node_spec(FLOWER) };
-    let problems = node(Engine::Podman, &official, &place("node/site-0")).unwrap_err();
-    assert_eq!(problems, ["the official images do not bring pytorch: name an image that has it (`image`)"]);
+    let problems = node(Engine::Podman, &official, &context("node/site-0")).unwrap_err();
+    assert_eq!(problems, ["the official images do not contain pytorch: set `image` to one that does"]);
 }
 
 #[test]
 fn what_containers_cannot_be_given_is_told() {
     let env = [("A", "one\ntwo"), ("B", "one"), ("C", "\n")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let spec = NodeSpec { env: env.into(), ..node_spec(FLOWER) };
-    let problems = node(Engine::Podman, &spec, &place("node/site-0")).unwrap_err();
+    let problems = node(Engine::Podman, &spec, &context("node/site-0")).unwrap_err();
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].contains("variable A"), "{problems:?}");
 }

@@ -1,22 +1,22 @@
-//! What is told of a part: its record, what is known of its programs, and what they say themselves.
+//! Observation of a part, from its record, its processes and its probe.
 
 use std::collections::BTreeMap;
 
 use trellis_clock::now_ms;
 use trellis_plan::{Addresses, Facts, Millis, Part as Role, Phase, Presence, ResourceId, Spec};
 
-use crate::keeper::note_node_id;
 use crate::part::{Part, State};
 use crate::probe::{Depth, Report};
 use crate::recipe::Probe;
-use crate::record::{Record, Wish};
-use crate::world::World;
+use crate::reconciler::note_node_id;
+use crate::record::{DesiredState, Record};
+use crate::shared::Shared;
 
-/// `None`: it has gone.
-pub async fn sight(world: &World, part: &Part) -> Option<Presence> {
+/// `None` if the part was removed.
+pub async fn observe(shared: &Shared, part: &Part) -> Option<Presence> {
     let (record, phase, since_ms, probe, version) = {
         let state = part.lock().await;
-        if state.gone {
+        if state.removed {
             return None;
         }
         let (phase, since_ms) = phase(&state);
@@ -28,11 +28,11 @@ pub async fn sight(world: &World, part: &Part) -> Option<Presence> {
     let facts = match probe {
         None => facts(&record, phase, since_ms, Report { version, ..Report::default() }),
         Some(probe) => {
-            let report = probe.ask(Depth::All).await;
+            let report = probe.run(Depth::All).await;
             if let Some(node_id) = &report.node_id {
-                note_node_id(world, part, node_id).await;
+                note_node_id(shared, part, node_id).await;
             }
-            let (phase, since_ms) = asked(part, &record, &report, since_ms).await;
+            let (phase, since_ms) = phase_after_probe(part, &record, &report, since_ms).await;
             let addresses = addresses(&record, &probe);
             let report = Report { version: report.version.clone().or(version), ..report };
             Facts { addresses, ..facts(&record, phase, since_ms, report) }
@@ -41,37 +41,37 @@ pub async fn sight(world: &World, part: &Part) -> Option<Presence> {
     Some(Presence::Present { generation, facts })
 }
 
-/// A node that does not say whether it is at work is idle where its SuperLink has no run.
-pub fn tell_idle(seen: &mut BTreeMap<ResourceId, Presence>) {
+/// A node that does not report whether it is busy is idle if its SuperLink has no active run.
+pub fn infer_idle(resources: &mut BTreeMap<ResourceId, Presence>) {
     let is_idle = |(id, presence): (&ResourceId, &Presence)| {
         id.part == Role::Coordinator && presence.facts().is_some_and(|facts| facts.runs == Some(0))
     };
-    if !seen.iter().any(is_idle) {
+    if !resources.iter().any(is_idle) {
         return;
     }
-    for (_, presence) in seen.iter_mut().filter(|(id, _)| id.node_key().is_some()) {
+    for (_, presence) in resources.iter_mut().filter(|(id, _)| id.node_key().is_some()) {
         if let Presence::Present { facts, .. } = presence {
             facts.busy = facts.busy.or(Some(false));
         }
     }
 }
 
-/// As far as it is known without asking: what runs is `Ready`, if it says so too.
+/// The phase without a probe. A running part is `Ready` only if its probe succeeds, too.
 fn phase(state: &State) -> (Phase, Millis) {
     let record = &state.record;
     match &state.failure {
-        _ if record.wish == Wish::Gone => (Phase::Stopping, record.since_ms),
+        _ if record.desired_state == DesiredState::Deleted => (Phase::Stopping, record.since_ms),
         Some(failure) => (Phase::Failed { why: failure.why.clone() }, failure.since_ms),
-        None if state.is_turning() => (Phase::Starting, record.since_ms),
+        None if state.is_starting() => (Phase::Starting, record.since_ms),
         None => (Phase::Ready, state.ready_ms.unwrap_or(record.since_ms)),
     }
 }
 
-/// What it says itself. What it was when asked counts only if it is the same still.
-async fn asked(part: &Part, record: &Record, report: &Report, since_ms: Millis) -> (Phase, Millis) {
+/// The phase with the result of a probe, which counts only if the instance has not changed since.
+async fn phase_after_probe(part: &Part, record: &Record, report: &Report, since_ms: Millis) -> (Phase, Millis) {
     let mut state = part.lock().await;
     let same = state.record.instance == record.instance;
-    if !same || state.failure.is_some() || state.record.wish == Wish::Gone {
+    if !same || state.failure.is_some() || state.record.desired_state == DesiredState::Deleted {
         return phase(&state);
     }
     match report.is_ready {
@@ -89,7 +89,7 @@ fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Fac
         Spec::Coordinator(spec) => spec.program.clone(),
         Spec::Node(spec) => spec.program.clone(),
     });
-    // What does not run works on nothing.
+    // A failed part has no work.
     let idle = matches!(phase, Phase::Failed { .. }).then_some(false);
     Facts {
         phase,

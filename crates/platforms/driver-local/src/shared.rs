@@ -1,4 +1,4 @@
-//! What all parts of this machine share: the home, who must be woken, who has which port, whose orders count.
+//! State shared by all parts: the home, the parts, their ports and GPUs, and the orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,13 +14,13 @@ use crate::part::Part;
 use crate::recipe::Ports;
 use crate::{gpus, ports};
 
-pub struct World {
+pub struct Shared {
     pub home: Home,
     /// Our own program.
     pub program: PathBuf,
     pub wake: Wake,
     parts: Mutex<BTreeMap<ResourceId, Arc<Part>>>,
-    /// Ports and GPUs that are somebody's, running or not.
+    /// Ports and GPUs of all parts, running or not.
     claims: Mutex<BTreeMap<ResourceId, Claim>>,
     orders: Mutex<BTreeMap<Name, Arc<tokio::sync::Mutex<Orders>>>>,
 }
@@ -31,10 +31,10 @@ pub struct Claim {
     pub gpus: Vec<u32>,
 }
 
-impl World {
-    pub fn new(home: Home, program: PathBuf, wake: Wake) -> World {
+impl Shared {
+    pub fn new(home: Home, program: PathBuf, wake: Wake) -> Shared {
         let (parts, claims, orders) = (Mutex::default(), Mutex::default(), Mutex::default());
-        World { home, program, wake, parts, claims, orders }
+        Shared { home, program, wake, parts, claims, orders }
     }
 
     pub fn part(&self, id: &ResourceId) -> Option<Arc<Part>> {
@@ -51,7 +51,7 @@ impl World {
         locked(&self.parts).remove(id);
     }
 
-    /// Nothing else of its federation is there.
+    /// Whether the federation has no other part.
     pub fn is_last(&self, id: &ResourceId) -> bool {
         !locked(&self.parts).keys().any(|other| other.federation == id.federation && other != id)
     }
@@ -66,7 +66,7 @@ impl World {
         self.parts(is_it).into_iter().next()
     }
 
-    /// Gives a part what it needs of that which it has alone. Nothing of the part may be running.
+    /// Assigns ports and GPUs to a part. None of its programs may be running.
     pub fn claim(&self, id: &ResourceId, spec: &Spec, had: &Claim, listen: std::net::IpAddr) -> Result<Claim, String> {
         let mut claims = locked(&self.claims);
         let others = || claims.iter().filter(|(other, _)| *other != id).map(|(_, claim)| claim);
@@ -79,7 +79,7 @@ impl World {
             Some(gpu) => match gpus::assign(gpu.count, &had.gpus, &taken, gpus::count()) {
                 Some(gpus) => gpus,
                 None if gpu.fallback_to_cpu => Vec::new(),
-                None => return Err(format!("there are not {} GPUs that nobody else has", gpu.count)),
+                None => return Err(format!("the machine does not have {} free GPUs", gpu.count)),
             },
         };
         let claim = Claim { ports, gpus };
@@ -87,7 +87,7 @@ impl World {
         Ok(claim)
     }
 
-    /// Whose orders count in a federation. Held while a part comes or goes.
+    /// The orders of a federation. Locked while a part is created or removed.
     pub fn orders(&self, federation: &Name) -> io::Result<Arc<tokio::sync::Mutex<Orders>>> {
         let mut all = locked(&self.orders);
         if let Some(known) = all.get(federation) {
@@ -104,7 +104,7 @@ impl World {
     }
 }
 
-/// GPUs that are given out one by one.
+/// The GPUs of a spec that are assigned individually.
 fn gpu(spec: &Spec) -> Option<&Gpu> {
     match spec {
         Spec::Coordinator(_) => None,
