@@ -88,7 +88,7 @@ def test_a_yaml_bomb_is_refused_with_little_memory(workspace, flag):
     answer = call(workspace, "supernode", "--insecure", "--superlink", "localhost:1", flag, str(file))
 
     assert answer.returncode == 2, answer.stderr
-    assert "counted with what aliases repeat" in answer.stderr
+    assert "including repetitions by aliases" in answer.stderr
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert peak < max(before, MAX_MEMORY_KB), f"{peak} KB"
 

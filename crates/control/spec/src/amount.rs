@@ -1,12 +1,12 @@
-//! Amounts as people write them: bytes, processors, lengths of time, shares.
+//! Amounts with units: bytes, processors, durations, shares.
 
 use std::time::Duration;
 
-/// Largest first, so that showing finds the largest unit that divides.
+/// Largest first, so that formatting finds the largest unit that divides the amount.
 const BINARY: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 const DECIMAL: [(&str, u64); 5] =
     [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1)];
-/// What Kubernetes adds. `G` alone is left to it: too many mean GiB.
+/// Units of Kubernetes. `G` alone is not accepted elsewhere, because many users mean GiB by it.
 const KUBERNETES: [(&str, u64); 9] = [
     ("Ti", 1 << 40),
     ("Gi", 1 << 30),
@@ -19,7 +19,7 @@ const KUBERNETES: [(&str, u64); 9] = [
     ("k", 1_000),
 ];
 const SECONDS: [(&str, u64); 4] = [("d", 86400), ("h", 3600), ("m", 60), ("s", 1)];
-/// More digits than any amount needs, and few enough that nothing overflows on the way.
+/// Enough for any amount, and without overflow in calculations.
 const MAX_DIGITS: usize = 18;
 
 /// `2GiB`, `2Gi`, `500MB`, `1.5 GiB`, or a number of bytes.
@@ -40,7 +40,7 @@ fn amount<'u>(text: &str, mut units: impl Iterator<Item = &'u (&'u str, u64)>) -
     scaled(number, unit)
 }
 
-/// A decimal number times a unit, where that is a whole number.
+/// A decimal number times a unit, if the product is a whole number.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -55,7 +55,7 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     product.is_multiple_of(divisor).then(|| u64::try_from(product / divisor).ok()).flatten()
 }
 
-/// The shortest exact way to write it.
+/// The shortest exact form.
 pub(crate) fn show_bytes(bytes: u64) -> String {
     match BINARY.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", bytes / unit),
@@ -76,7 +76,7 @@ pub(crate) fn show_cpu(millis: u32) -> String {
     if millis.is_multiple_of(1000) { (millis / 1000).to_string() } else { format!("{millis}m") }
 }
 
-/// `30s`, `2m`, `1 h`, `7d`. A number alone is refused: too many programs mean milliseconds by it.
+/// `30s`, `2m`, `1 h`, `7d`. A number without a unit is refused, because in many programs it means milliseconds.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let number = &text[..text.len() - unit.len()];
@@ -100,7 +100,7 @@ pub(crate) fn share(text: &str) -> Option<f64> {
     }
 }
 
-/// A finite number that YAML takes for one.
+/// A finite number in YAML.
 pub(crate) fn plain_number(text: &str) -> Option<f64> {
     let begins = text.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let number: f64 =

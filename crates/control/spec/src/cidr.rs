@@ -1,9 +1,9 @@
-//! Networks as people write them: an address and the length of its prefix, `10.10.11.0/24`.
+//! Networks in CIDR notation: an address and a prefix length, `10.10.11.0/24`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A network. No bit behind the prefix is set.
+/// A network. The bits after the prefix are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,
@@ -11,15 +11,15 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// `Err`: what is wrong with it.
+    /// `Err`: what is wrong.
     pub fn parse(text: &str) -> Result<Cidr, String> {
-        let (address, prefix) = text.split_once('/').ok_or("there is no length of the prefix, like /24")?;
-        let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is no address"))?;
+        let (address, prefix) = text.split_once('/').ok_or("the prefix length is missing, like /24")?;
+        let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is not an IP address"))?;
         let length: u8 = prefix
             .parse()
             .ok()
             .filter(|length: &u8| *length <= bits(address) && length.to_string() == prefix)
-            .ok_or_else(|| format!("`{prefix}` is no length of a prefix: want 0 to {}", bits(address)))?;
+            .ok_or_else(|| format!("`{prefix}` is not a prefix length: expected 0 to {}", bits(address)))?;
         let network = Cidr { address: masked(address, length), prefix: length };
         match network.address == address {
             true => Ok(network),
@@ -40,7 +40,7 @@ impl Cidr {
         self.address.is_ipv4()
     }
 
-    /// The address with this number in it; `None`: there is none, or it stands for the network or for all in it.
+    /// The address with this number in the network; `None` if it is outside, or the network or broadcast address.
     pub fn host(&self, number: u32) -> Option<IpAddr> {
         let room = bits(self.address) - self.prefix;
         let most = if room >= 32 { u32::MAX } else { (1u32 << room).saturating_sub(2) };

@@ -1,17 +1,17 @@
-//! Conditions on what machines tell of themselves, as OneFlow reads them: `CPU > 80 && MEMORY < 90`.
+//! Conditions on attributes of machines, in the grammar of OneFlow: `CPU > 80 && MEMORY < 90`.
 //!
-//! The site evaluates them. Here they are read with its grammar, so that what is written is what it will do: there is no
-//! precedence (`a && b || c` is `a && (b || c)`), and `!` takes in all that follows. Where that is hardly meant, it is told.
+//! The site evaluates them. They are parsed with the grammar of OneFlow to show their actual meaning: there is no precedence
+//! (`a && b || c` is `a && (b || c)`), and `!` applies to everything after it. Expressions with such surprises cause a warning.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 const MAX_CHARS: usize = 500;
-/// Of parentheses and `!` in one another.
+/// Limit for the nesting of parentheses and `!`.
 const MAX_DEPTH: u32 = 32;
 
-/// A condition that the site can read.
+/// A condition that the site can parse.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Expression {
@@ -44,7 +44,7 @@ enum Comparison {
     LessOrEqual,
 }
 
-/// Longer signs before those that they begin with.
+/// Longer operators first, because some begin with a shorter one.
 const COMPARISONS: [(&str, Comparison); 8] = [
     ("==", Comparison::Equal),
     ("=", Comparison::Equal),
@@ -57,10 +57,10 @@ const COMPARISONS: [(&str, Comparison); 8] = [
 ];
 
 impl Expression {
-    /// `Err`: what is wrong, and after how many letters.
+    /// `Err`: what is wrong, and at which character.
     pub fn parse(text: &str) -> Result<Expression, String> {
         if text.chars().count() > MAX_CHARS {
-            return Err(format!("it has more than {MAX_CHARS} letters"));
+            return Err(format!("it has more than {MAX_CHARS} characters"));
         }
         let mut reader = Reader { text, at: 0 };
         let tree = reader.expression(0)?;
@@ -74,19 +74,19 @@ impl Expression {
         &self.text
     }
 
-    /// Whether it holds. A comparison with an attribute that nobody has does not, whichever way it is asked.
+    /// Whether the condition holds. Comparisons of unknown attributes are false.
     pub fn holds(&self, value: &dyn Fn(&str) -> Option<f64>) -> bool {
         holds(&self.tree, value)
     }
 
-    /// The attributes that it looks at, in capitals, each once, in the order of the text.
+    /// The attributes of the condition in capitals, without duplicates, in the order of the text.
     pub fn attributes(&self) -> Vec<String> {
         let mut found = Vec::new();
         gather(&self.tree, &mut found);
         found
     }
 
-    /// What the site makes of it that its author may not mean.
+    /// Differences between the meaning to the site and the likely intention.
     pub fn surprises(&self) -> Vec<String> {
         let mut told = Vec::new();
         surprise(&self.tree, &mut told);
@@ -170,13 +170,15 @@ fn surprise(tree: &Tree, told: &mut Vec<String>) {
         Tree::Compare(left, _, right) => {
             let quoted = |operand: &Operand| matches!(operand, Operand::Attribute(name) if !name.starts_with(char::is_alphabetic));
             if quoted(left) || quoted(right) {
-                told.push("quotes become part of a name, which then no machine has: it never holds".to_owned());
+                told.push(
+                    "quotes are part of the attribute name, which no machine has: the condition never holds".to_owned(),
+                );
             }
         }
         Tree::Group(inner) => surprise(inner, told),
         Tree::Not(inner) => {
             if matches!(**inner, Tree::And(..) | Tree::Or(..)) {
-                told.push("`!` denies all that follows, not only the next comparison".to_owned());
+                told.push("`!` negates everything after it, not only the next comparison".to_owned());
             }
             surprise(inner, told);
         }
@@ -184,7 +186,7 @@ fn surprise(tree: &Tree, told: &mut Vec<String>) {
             let mixed = matches!((tree, &**right), (Tree::And(..), Tree::Or(..)) | (Tree::Or(..), Tree::And(..)));
             if mixed {
                 told.push(
-                    "`&&` and `||` are mixed without parentheses: OneFlow takes `a && b || c` for `a && (b || c)`"
+                    "`&&` and `||` are mixed without parentheses: OneFlow reads `a && b || c` as `a && (b || c)`"
                         .to_owned(),
                 );
             }
@@ -194,7 +196,7 @@ fn surprise(tree: &Tree, told: &mut Vec<String>) {
     }
 }
 
-/// Reads from left to right; only blanks may stand between words.
+/// Parses from left to right. Words are separated by spaces only.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -221,14 +223,14 @@ impl<'t> Reader<'t> {
         let found: String = self.rest().chars().take(8).collect();
         let place = self.text[..self.at].chars().count() + 1;
         match found.is_empty() {
-            true => format!("it ends where {wanted} must follow"),
-            false => format!("at letter {place} there is `{}` and not {wanted}", found.escape_debug()),
+            true => format!("it ends, but {wanted} is expected"),
+            false => format!("at character {place}: `{}`, but {wanted} is expected", found.escape_debug()),
         }
     }
 
     fn expression(&mut self, depth: u32) -> Result<Tree, String> {
         if depth > MAX_DEPTH {
-            return Err(format!("more than {MAX_DEPTH} parentheses or `!` are in one another"));
+            return Err(format!("more than {MAX_DEPTH} nested parentheses or `!`"));
         }
         self.blanks();
         let mut chain = vec![(self.condition(depth)?, None)];
@@ -244,8 +246,8 @@ impl<'t> Reader<'t> {
             chain.push((next, Some(and)));
         }
         self.blanks();
-        // From the right: there is no precedence.
-        let (mut tree, mut joined) = chain.pop().expect("it begins with one");
+        // Right-associative, without precedence.
+        let (mut tree, mut joined) = chain.pop().expect("at least one");
         while let (Some((left, before)), Some(and)) = (chain.pop(), joined) {
             tree = match and {
                 true => Tree::And(Box::new(left), Box::new(tree)),
@@ -297,7 +299,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// How long the number is that a text begins with: `-?\d+(\.\d+)?`.
+/// The length of the number at the start of a text: `-?\d+(\.\d+)?`.
 fn number_length(text: &str) -> Option<usize> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let sign = usize::from(text.starts_with('-'));
@@ -367,7 +369,7 @@ mod tests {
         assert!(Expression::parse(&format!("CPU > {}", "1".repeat(MAX_CHARS))).is_err());
         assert_eq!(
             Expression::parse("CPU => 1").unwrap_err(),
-            "at letter 6 there is `> 1` and not a number or the name of an attribute"
+            "at character 6: `> 1`, but a number or the name of an attribute is expected"
         );
     }
 
@@ -378,15 +380,15 @@ mod tests {
             ("(CPU > 1 && ATT > 1) || CPU < 2", ""),
             ("CPU > 1 && ATT > 1 || CPU < 2", "mixed"),
             ("CPU > 1 || ATT > 1 && CPU < 2", "mixed"),
-            ("!CPU > 1 && ATT > 1", "denies"),
+            ("!CPU > 1 && ATT > 1", "negates"),
             ("!(CPU > 1) ", ""),
             ("'CPU' > 1", "quotes"),
         ] {
-            let told = Expression::parse(text).expect("it is sound").surprises();
-            assert_eq!(told.is_empty(), expected.is_empty(), "{text}: {told:?}");
-            assert!(told.iter().all(|told| told.contains(expected)), "{text}: {told:?}");
+            let surprises = Expression::parse(text).expect("a valid expression").surprises();
+            assert_eq!(surprises.is_empty(), expected.is_empty(), "{text}: {surprises:?}");
+            assert!(surprises.iter().all(|surprise| surprise.contains(expected)), "{text}: {surprises:?}");
         }
-        let names = Expression::parse("cpu > 1 && CPU < ATT").expect("it is sound").attributes();
+        let names = Expression::parse("cpu > 1 && CPU < ATT").expect("a valid expression").attributes();
         assert_eq!(names, ["CPU", "ATT"]);
     }
 

@@ -1,4 +1,4 @@
-//! A federation as its document says it, with every default filled in.
+//! A checked federation: the content of a document with all defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -18,7 +18,7 @@ pub struct Federation {
     pub runtime: Runtime,
     pub coordinator: Coordinator,
     pub security: Security,
-    /// At least one; the first is where the coordinator is unless it says otherwise.
+    /// At least one. The first is the default site.
     pub sites: Vec<Site>,
     /// At least one.
     pub pools: Vec<Pool>,
@@ -60,11 +60,11 @@ impl Federation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathField {
     pub name: String,
-    /// A name without a directory is looked up in PATH.
+    /// A name without a directory is searched in PATH.
     pub is_program: bool,
 }
 
-/// A name that every driver can use: 1 to 40 of a-z, 0-9 and `-`, beginning with a letter, not ending with `-`.
+/// A name that every driver supports: 1 to 40 of a-z, 0-9 and `-`, beginning with a letter, not ending with `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Name(String);
@@ -72,7 +72,7 @@ pub struct Name(String);
 impl Name {
     pub const MAX_CHARS: usize = 40;
 
-    /// `None`: not such a name.
+    /// `None` if the text is not a valid name.
     pub fn new(text: &str) -> Option<Name> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let sound = text.len() <= Self::MAX_CHARS
@@ -107,7 +107,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Whose programs run.
+/// The programs to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Runtime {
     Trellis,
@@ -134,40 +134,40 @@ pub struct Coordinator {
     pub isolation: Isolation,
     pub resources: Resources,
     pub env: BTreeMap<String, String>,
-    /// The interpreter of Python ServerApps, where the driver starts processes.
+    /// The interpreter of Python ServerApps, if the driver starts processes.
     pub python: Option<PathBuf>,
     pub extra_args: Vec<String>,
 }
 
-/// `None`: a port that is free is chosen, and stays.
+/// `None`: the driver chooses a free port and keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
     pub fleet: Option<NonZeroU16>,
     pub control: Option<NonZeroU16>,
     pub app: Option<NonZeroU16>,
     pub http: Option<NonZeroU16>,
-    /// Names and addresses by which others reach the coordinator; its certificate covers them.
+    /// Names and addresses under which others reach the coordinator; its certificate covers them.
     pub advertise: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Persistence {
-    /// On disk; `None`: where the driver keeps such things.
+    /// On disk; `None`: a directory that the driver chooses.
     Disk { path: Option<PathBuf>, size_bytes: Option<u64> },
-    /// Gone with the process.
+    /// Lost when the process ends.
     Memory,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Security {
     pub tls: Tls,
-    /// Only nodes whose keys are registered take part.
+    /// Only nodes with registered keys are accepted.
     pub node_auth: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tls {
-    /// Our own authority makes and renews certificates.
+    /// Our own authority issues and renews certificates.
     Auto,
     Files {
         certificate: PathBuf,
@@ -180,18 +180,18 @@ pub enum Tls {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     pub name: Name,
-    /// What makes things exist there.
+    /// The driver of the site, with its fields.
     #[serde(rename = "driver")]
     pub config: SiteConfig,
-    /// Most nodes that the site may hold; `None`: as many as the driver can.
+    /// Maximum number of nodes; `None`: no limit.
     pub max_nodes: Option<u32>,
-    /// How the site and the coordinator's reach each other.
+    /// Connection between the site and the coordinator's site.
     pub link: Link,
-    /// Firewalls on the way forget a connection that is silent so long; `None`: there are none.
+    /// Idle timeout of firewalls on the path; `None`: there is none.
     pub idle_timeout: Option<Duration>,
 }
 
-/// How a site and the coordinator's reach each other.
+/// Connection between a site and the coordinator's site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Link {
     /// By the addresses that the coordinator advertises.
@@ -202,15 +202,15 @@ pub enum Link {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireGuardLink {
-    /// `host:port` where others reach the site's gateway; `None`: it is behind NAT, and calls them.
+    /// `host:port` of the site's gateway for others; `None`: the gateway is behind NAT and connects to them.
     pub endpoint: Option<String>,
     pub listen_port: u16,
-    /// Networks of the site that others reach through the tunnel.
+    /// Networks of the site that are routed through the tunnel.
     pub networks: Vec<String>,
     pub mtu: u16,
-    /// 0: none are sent.
+    /// 0: no keepalive packets.
     pub keepalive_s: u16,
-    /// Addresses of the gateways in the tunnel. Only the coordinator's site says so.
+    /// Addresses of the gateways in the tunnel. Only set at the coordinator's site.
     pub subnet: Option<String>,
 }
 
@@ -227,14 +227,14 @@ pub struct Pool {
     pub name: Name,
     /// Index into the sites.
     pub site: usize,
-    /// Nodes wanted; within `scaling` where there is one.
+    /// Desired nodes, within the bounds of `scaling`.
     pub count: u32,
-    /// Numbers of nodes that take no new work.
+    /// Indices of nodes that take no new work.
     pub drained: BTreeSet<u32>,
     pub scaling: Option<Scaling>,
     pub image: Option<String>,
     pub framework: Option<Framework>,
-    /// A ClientApp of the program itself (`native:mlp`), instead of those that runs bring.
+    /// A built-in ClientApp (`native:mlp`), used instead of the apps of runs.
     pub client_app: Option<String>,
     pub isolation: Isolation,
     pub resources: Resources,
@@ -245,7 +245,7 @@ pub struct Pool {
     pub extra_args: Vec<String>,
 }
 
-/// A value of the node config. Text may hold `{index} {replicas} {pool} {site} {node}`.
+/// A value of the node config. Text may contain `{index} {replicas} {pool} {site} {node}`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConfigTemplate {
     Bool(bool),
@@ -261,7 +261,7 @@ pub enum Framework {
     Sklearn,
 }
 
-/// What one node, or the coordinator, may use; `None`: no limit.
+/// Limits of one node or of the coordinator; `None`: no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     pub cpu_millis: Option<u32>,
@@ -273,9 +273,9 @@ pub struct Resources {
 pub struct Gpu {
     pub vendor: GpuVendor,
     pub count: u32,
-    /// Share of each GPU's memory that an app may take, above 0 and up to 1.
+    /// Share of each GPU's memory that an app may use, above 0 and up to 1.
     pub memory_fraction: Option<f64>,
-    /// Without a GPU: go on with the CPU, or do not start.
+    /// Whether the node uses the CPU if there is no GPU, or fails.
     pub fallback_to_cpu: bool,
 }
 
@@ -290,47 +290,47 @@ pub struct Scaling {
     pub min: u32,
     pub max: u32,
     pub policy: ScalingPolicy,
-    /// After a change of the count, the next one waits so long.
+    /// Minimum time between two changes of the count.
     pub cooldown: Duration,
-    /// The count follows them; with policy `Manual` only. Those on metrics are at OpenNebula sites only.
+    /// Only with policy `Manual`. Rules on metrics are supported at OpenNebula sites only.
     pub rules: Vec<SiteRule>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScalingPolicy {
-    /// The count that the user sets, within bounds; or what the rules make of it.
+    /// The count of the document within bounds, or that of the rules.
     Manual,
-    /// So many nodes for each run that is at work.
+    /// This many nodes for each active run.
     PerRun { nodes: u32 },
-    /// Idle nodes go after so long.
+    /// Removes nodes that are idle for this long.
     Idle { after: Duration },
-    /// One more while rounds take longer than that.
+    /// Adds a node while rounds take longer than this.
     RoundTime { longest: Duration },
-    /// As many as runs wait for.
+    /// As many nodes as runs wait for.
     Waiting,
 }
 
-/// A rule that needs no knowledge of training: OpenNebula sites run it themselves.
+/// A rule that does not depend on training. OpenNebula sites evaluate rules themselves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SiteRule {
     Metric(MetricRule),
-    /// From then on so many, until the next one is due.
+    /// Sets the count until the next schedule is due.
     Schedule {
         at: Schedule,
         count: u32,
     },
 }
 
-/// A change after something was true of the pool's machines for so many periods in a row.
+/// Changes the count after the condition held for this many periods in a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricRule {
-    /// Of the average over the machines.
+    /// On the average of the machines.
     pub when: Expression,
     pub period_s: u32,
     pub periods: u32,
     pub change: Change,
-    /// `None`: that of the pool.
+    /// `None`: the cooldown of the pool.
     pub cooldown_s: Option<u32>,
 }
 
@@ -343,18 +343,18 @@ pub enum Change {
 }
 
 impl Pool {
-    /// The site itself decides how many there are: it has rules, and can run them.
+    /// Whether the site scales the pool: the pool has rules, and the site evaluates them.
     pub fn is_sized_by(&self, site: &Site) -> bool {
         let has_rules = self.scaling.as_ref().is_some_and(|scaling| !scaling.rules.is_empty());
         has_rules && site.config.traits().runs_scaling_rules
     }
 }
 
-/// Settings of runs that do not say otherwise. Keys and values of the run config.
+/// Default settings of runs: keys and values of the run config.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Training {
     pub defaults: BTreeMap<String, ConfigTemplate>,
-    /// Partitions that the data is divided into; `None`: as many as nodes.
+    /// Number of partitions of the data; `None`: the number of nodes.
     pub partitions: Option<u32>,
 }
 
@@ -366,8 +366,8 @@ pub struct Monitoring {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upgrade {
-    /// Nodes that may be away at once because of us.
+    /// Maximum number of nodes that actions make unavailable at once.
     pub max_unavailable: u32,
-    /// How long a node may finish what it works on before it is taken away.
+    /// How long a node may finish its work before it is stopped.
     pub drain_timeout: Duration,
 }

@@ -1,5 +1,4 @@
-//! The kinds of values that fields have: each reads one, and says of itself what it takes, to people and as JSON
-//! Schema.
+//! Kinds of values of fields. Each kind parses its values, and describes them for users and in JSON Schema.
 
 mod basic;
 mod config;
@@ -20,17 +19,17 @@ use crate::tree::{Node, Value};
 pub trait Kind {
     type Value;
 
-    /// `None`: it cannot be used, which is noted.
+    /// `None` if the value is invalid, which is recorded.
     fn read(&self, node: &Node, place: &Place) -> Option<Self::Value>;
     fn schema(&self) -> Json;
-    /// What it takes, like `a whole number from 1 to 9`.
+    /// Description of the values, like `a whole number from 1 to 9`.
     fn words(&self) -> String;
     fn example(&self) -> String;
 }
 
-/// Why a text is no such value.
+/// Why a text is not a valid value.
 pub enum Fault {
-    /// Nothing can be said beyond what the kind says of itself.
+    /// The description of the kind says enough.
     Unfit,
     Because {
         what: String,
@@ -44,7 +43,7 @@ impl Fault {
     }
 }
 
-/// Makes a value of a text; is told whether that was written without quotes.
+/// Parses a text. The flag is set if it was written without quotes.
 type Parse<T> = Box<dyn Fn(&str, bool) -> Result<T, Fault>>;
 
 pub struct Scalar<T> {
@@ -60,7 +59,7 @@ impl<T> Kind for Scalar<T> {
     fn read(&self, node: &Node, place: &Place) -> Option<T> {
         let fault = match &node.value {
             _ if node.is_null() => Fault::because(
-                "nothing is written here",
+                "the field is empty",
                 format!("write {}, like {}, or leave the field out", self.words, self.example),
             ),
             Value::Scalar { text, plain } => match (self.parse)(text, *plain) {
@@ -112,7 +111,7 @@ impl<T> Scalar<T> {
     }
 }
 
-/// A list of values that are all of one kind.
+/// A list of values of one kind.
 pub struct ListOf<T>(pub Scalar<T>);
 
 impl<T> Kind for ListOf<T> {
@@ -146,16 +145,16 @@ impl<T> Kind for ListOf<T> {
     }
 }
 
-/// Values of one kind by names that the user chooses.
+/// A mapping with values of one kind and arbitrary names.
 pub struct MapOf<T> {
     keys: Scalar<String>,
     values: Scalar<T>,
-    /// What the keys must be, as JSON Schema says it.
+    /// Pattern of the keys in JSON Schema.
     key_pattern: &'static str,
 }
 
 impl<T> MapOf<T> {
-    /// With keys as node config and run config have them.
+    /// With the keys of node config and run config.
     pub fn of_config(values: Scalar<T>) -> Self {
         Self { keys: config::config_keys(), values, key_pattern: config::CONFIG_KEYS }
     }

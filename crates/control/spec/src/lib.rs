@@ -1,11 +1,11 @@
-//! The Federation document: what a user writes, read and checked once.
+//! The Federation document, parsed and checked.
 //!
-//! What is in a [`Federation`] holds together: names are unique and fit, references lead somewhere, numbers are in
-//! range. Nothing here knows what exists, or how to make it.
+//! A [`Federation`] is consistent: names are unique and valid, references resolve, numbers are in range. This crate knows nothing
+//! about existing resources or their creation.
 //!
 //! # Invariants
 //! - A [`Federation`] is checked: its users need not check again.
-//! - Only this crate parses YAML. Nothing here knows files, clocks or networks.
+//! - Only this crate parses YAML. It knows no files, clocks or networks.
 
 mod amount;
 mod cidr;
@@ -28,7 +28,7 @@ mod tree;
 mod write;
 pub mod yaml;
 
-/// What the crate of a driver needs to describe the fields of its sites.
+/// For crates of drivers, to describe the fields of their sites.
 pub mod fields {
     pub use crate::kind::{Choice, ListOf, choice, choice_name, flag, id, labels, name, path, port, text, whole, word};
     pub use crate::object::Object;

@@ -1,4 +1,4 @@
-//! The node config of a pool: text with placeholders, and what they become for one node.
+//! The node config of a pool: text with placeholders, and its values for one node.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::federation::{ConfigTemplate, Name, Pool};
 
 const PLACEHOLDERS: [&str; 5] = ["index", "replicas", "pool", "site", "node"];
 
-/// A value of the node config as a node gets it.
+/// A value of the node config of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ConfigValue {
     Bool(bool),
@@ -38,14 +38,14 @@ pub fn render_node_config(
             "pool" => pool.name.to_string(),
             "site" => site.to_string(),
             "node" => node.to_owned(),
-            // Refused when the document was read.
+            // Refused by the checks of the document.
             unknown => format!("{{{unknown}}}"),
         })),
     };
     pool.node_config.iter().map(|(key, template)| (key.clone(), render(template))).collect()
 }
 
-/// A part of a text: as it is, or a placeholder.
+/// A part of a text: literal text or a placeholder.
 #[derive(Debug, PartialEq)]
 enum Part<'t> {
     Text(&'t str),
@@ -85,28 +85,25 @@ fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     parts(text).into_iter().map(fill).collect()
 }
 
-/// What is wrong with the placeholders of a text, and what to do.
+/// What is wrong with the placeholders of a text, and how to correct it.
 pub(crate) fn placeholder_fault(text: &str) -> Option<(String, String)> {
     parts(text).into_iter().find_map(|part| match part {
         Part::Placeholder(name) if PLACEHOLDERS.contains(&name) => None,
         Part::Placeholder(name) => {
             let advice = crate::problem::suggest(name, PLACEHOLDERS.into_iter());
-            Some((
-                format!("there is no placeholder {{{name}}}"),
-                format!("{advice}; or write {{{{ and }}}} for braces"),
-            ))
+            Some((format!("unknown placeholder {{{name}}}"), format!("{advice}; or write {{{{ and }}}} for braces")))
         }
-        Part::Stray => Some(("it holds a single brace".to_owned(), "write {{ and }} for braces".to_owned())),
+        Part::Stray => Some(("it contains a single brace".to_owned(), "write {{ and }} for braces".to_owned())),
         Part::Text(_) => None,
     })
 }
 
-/// Whether somebody used to Go templates wrote it: there `{{.Index}}` would be a placeholder, here it stays text.
+/// Whether it looks like a placeholder of Go templates, `{{.Index}}`, which stays text here.
 pub(crate) fn looks_like_go(text: &str) -> bool {
     text.contains("{{.") || text.contains("{{ .")
 }
 
-/// As a text in which nothing is a placeholder but those in `kept`.
+/// Escapes the text, so that only the placeholders in `kept` are replaced.
 pub(crate) fn with_literal_braces(text: &str, kept: &[&str]) -> String {
     let mut result = text.replace('{', "{{").replace('}', "}}");
     for name in kept {
@@ -134,9 +131,9 @@ mod tests {
             ("{index}", Ok("<index>".to_owned())),
             ("/data/{site}/{node}-{index} of {replicas}", Ok("/data/<site>/<node>-<index> of <replicas>".to_owned())),
             ("{{\"a\": {pool}}}", Ok("{\"a\": <pool>}".to_owned())),
-            ("{indx}", Err(format!("there is no placeholder {{indx}}; did you mean index?; {braces}"))),
-            ("a } b", Err("it holds a single brace; write {{ and }} for braces".to_owned())),
-            ("a { b", Err("it holds a single brace; write {{ and }} for braces".to_owned())),
+            ("{indx}", Err(format!("unknown placeholder {{indx}}; did you mean index?; {braces}"))),
+            ("a } b", Err("it contains a single brace; write {{ and }} for braces".to_owned())),
+            ("a { b", Err("it contains a single brace; write {{ and }} for braces".to_owned())),
             ("{{.Index}}", Ok("{.Index}".to_owned())),
         ] {
             assert_eq!(filled(text), expected, "{text}");

@@ -1,20 +1,19 @@
-//! Reading a mapping field by field, and describing it by the same calls: each field is said once, with its name, what
-//! it takes, its default and its help. So what is read, the JSON Schema and the reference cannot drift apart.
+//! Reads a mapping field by field, and describes it with the same calls. Each field is defined once, with its name, kind, default
+//! and help, so that the reader, the JSON Schema and the reference agree.
 //!
-//! A function that reads an object must ask for all its fields, whatever it finds: it also runs without a document, to
-//! be described.
+//! A function that reads an object must read all its fields in any case, since it also runs without a document, to describe them.
 
 use crate::kind::Kind;
 use crate::problem::{Mark, Notes, Place, suggest};
 use crate::tree::{Node, Value};
 
-/// A field as it is described.
+/// The description of a field.
 #[derive(Debug, Clone)]
 pub(crate) struct Property {
     pub name: &'static str,
     pub help: &'static str,
     pub required: bool,
-    /// As it would be written.
+    /// As in a document.
     pub default: Option<&'static str>,
     pub shape: Shape,
 }
@@ -27,24 +26,24 @@ pub(crate) enum Shape {
 }
 
 pub struct Object<'d> {
-    /// `None`: not in the document, or no mapping.
+    /// `None`: the field is absent or not a mapping.
     node: Option<&'d Node>,
     place: Place,
     known: Vec<&'static str>,
-    /// Whether it may be said that fields are missing.
+    /// Whether missing fields are reported.
     complains: bool,
-    /// Unknown fields are warned of, not refused.
+    /// Unknown fields cause a warning instead of an error.
     lenient: bool,
-    /// `Some`: it is described, not read.
+    /// `Some`: the object is described, not read.
     described: Option<Vec<Property>>,
 }
 
-/// Reads an object; what is left over is refused.
+/// Reads an object and refuses unknown fields.
 pub(crate) fn read<T>(node: Option<&Node>, place: Place, fields: impl FnOnce(&mut Object<'_>) -> T) -> T {
     read_as(node, place, false, fields)
 }
 
-/// Reads an object of others; what is left over, in it and in those inside it, is named in a warning.
+/// Reads an object of another program. Unknown fields, also in nested objects, cause warnings.
 pub(crate) fn read_leniently<T>(node: &Node, place: Place, fields: impl FnOnce(&mut Object<'_>) -> T) -> T {
     read_as(Some(node), place, true, fields)
 }
@@ -62,7 +61,7 @@ fn read_as<T>(node: Option<&Node>, place: Place, lenient: bool, fields: impl FnO
     value
 }
 
-/// The fields that a function asks for.
+/// Describes the fields that a function reads.
 pub(crate) fn describe<T>(fields: impl FnOnce(&mut Object<'_>) -> T) -> Vec<Property> {
     let nothing = Notes::new("");
     let place = Place::top(&nothing, Mark::START);
@@ -90,22 +89,22 @@ impl<'d> Object<'d> {
         self.get(name).and_then(|node| kind.read(node, &self.at(name)))
     }
 
-    /// With a default, written as the user would write it.
+    /// A field with a default, written as in a document.
     pub fn or<K: Kind>(&mut self, name: &'static str, kind: K, default: &'static str, help: &'static str) -> K::Value {
         self.know(name, help, false, Some(default), || value_shape(&kind));
         let given = self.get(name).and_then(|node| kind.read(node, &self.at(name)));
         given.unwrap_or_else(|| {
             let node = Node { mark: Mark::START, value: Value::Scalar { text: default.to_owned(), plain: true } };
-            kind.read(&node, &self.place).expect("defaults can be read")
+            kind.read(&node, &self.place).expect("a valid default")
         })
     }
 
-    /// A mapping or list of the user's; without it there is nothing in it.
+    /// A mapping or list, empty by default.
     pub fn any<K: Kind<Value: Default>>(&mut self, name: &'static str, kind: K, help: &'static str) -> K::Value {
         self.optional(name, kind, help).unwrap_or_default()
     }
 
-    /// An object whose fields all have defaults, or are missed without it.
+    /// An object whose fields all have defaults or are reported if missing.
     pub fn object<T>(&mut self, name: &'static str, help: &'static str, fields: impl Fn(&mut Object<'_>) -> T) -> T {
         self.know(name, help, false, None, || Shape::Object(describe(&fields)));
         read_as(self.get(name), self.at(name), self.lenient, &fields)
@@ -140,7 +139,7 @@ impl<'d> Object<'d> {
         self.get(name).map(|node| read_as(Some(node), self.at(name), self.lenient, &fields))
     }
 
-    /// Empty also where it is not given.
+    /// A list of objects, empty by default.
     pub fn objects<T>(
         &mut self,
         name: &'static str,
@@ -163,7 +162,7 @@ impl<'d> Object<'d> {
         }
     }
 
-    /// Where a field is, or would be.
+    /// The place of a field, present or not.
     pub fn at(&self, name: &str) -> Place {
         self.place.field(name, self.get(name).map_or(self.place.mark, |node| node.mark))
     }
@@ -172,7 +171,7 @@ impl<'d> Object<'d> {
         &self.place
     }
 
-    /// Whether what is missing may be told: not where the whole object is missing, which is told already.
+    /// Whether missing fields are reported: not if the whole object is missing, which is reported already.
     pub fn complains(&self) -> bool {
         self.complains
     }
@@ -181,14 +180,14 @@ impl<'d> Object<'d> {
         self.get(name).is_some()
     }
 
-    /// Refuses fields that were given and would do nothing.
+    /// Refuses fields that are set and have no effect.
     pub fn refuse_idle(&self, names: &[&str], why: &str) {
         for name in names.iter().filter(|name| self.has(name)) {
             self.at(name).refuse(format!("it has no effect {why}"), "leave it out");
         }
     }
 
-    /// Fields that may be there and say nothing.
+    /// Accepts fields without effect.
     pub fn ignore(&mut self, names: &[&'static str]) {
         self.known.extend(names);
     }
@@ -216,7 +215,7 @@ impl<'d> Object<'d> {
         for (key, _) in entries.iter().filter(|(key, _)| !self.known.contains(&key.name.as_str()) && key.name != "<<") {
             let place = self.place.field(&key.name, key.mark);
             match self.lenient {
-                true => place.warn("it has no counterpart, and is left out", "nothing, if you can do without it"),
+                true => place.warn("the field has no counterpart and is ignored", "nothing, if you do not need it"),
                 false => place.refuse("there is no such field", suggest(&key.name, self.known.iter().copied())),
             }
         }

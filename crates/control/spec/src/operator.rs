@@ -1,5 +1,5 @@
-//! Reads a `Federation` of the Kubernetes operator of exalsius (`flwr.exalsius.ai/v1`) as one of ours. A field that has
-//! no counterpart is named in a warning. Nothing is said about how that operator carries a document out.
+//! Converts a `Federation` of the Kubernetes operator of exalsius (`flwr.exalsius.ai/v1`) to one of ours. A field without a
+//! counterpart causes a warning.
 
 mod parts;
 
@@ -22,7 +22,7 @@ use parts::{Settings, environment, gpu, images, node_config, ports, resources};
 
 pub(crate) const API_VERSION: &str = "flwr.exalsius.ai/v1";
 const MODES: [Choice<Mode>; 2] = [("DaemonSet", Mode::DaemonSet), ("StatefulSet", Mode::StatefulSet)];
-/// What the API server adds, and nobody wrote.
+/// Fields that the API server adds.
 const OF_THE_SERVER: [&str; 9] = [
     "annotations",
     "creationTimestamp",
@@ -41,7 +41,7 @@ enum Mode {
     StatefulSet,
 }
 
-/// `None`: something is wrong with it, which is noted.
+/// `None` if there are errors, which are recorded.
 pub(crate) fn federation(document: &Node, place: Place) -> Option<Federation> {
     object::read_leniently(document, place, |document| {
         document.ignore(&["apiVersion", "kind", "status"]);
@@ -71,7 +71,7 @@ fn read(object: &mut Object<'_>, config: SiteConfig) -> Spec {
     };
     let pools = object.required_object("supernodes", "", |nodes| supernodes(nodes, mode, isolation));
     if pools.is_empty() {
-        object.at("supernodes").refuse("there are no pools", "write at least one");
+        object.at("supernodes").refuse("the federation has no pools", "write at least one");
     }
     let site_name = Name::new("kubernetes").expect("it is a name");
     let here = object.place().clone();
@@ -98,7 +98,7 @@ fn read(object: &mut Object<'_>, config: SiteConfig) -> Spec {
     }
 }
 
-/// The official images have the release as the first part of their tag.
+/// The tags of official images begin with the release.
 fn runtime_of_image(image: &str, at: &Place) -> Runtime {
     if image.contains("trellis") {
         return Runtime::Trellis;
@@ -108,7 +108,7 @@ fn runtime_of_image(image: &str, at: &Place) -> Runtime {
         return runtime_of(version, at);
     }
     let newest = Release::NEWEST;
-    let what = format!("the image {image:?} does not say which release of Flower it is; {newest} is taken");
+    let what = format!("the image {image:?} does not name a release of Flower; {newest} is used");
     at.warn(what, "write spec.version");
     Runtime::Flower(newest)
 }
@@ -117,10 +117,7 @@ fn runtime_of(version: &str, at: &Place) -> Runtime {
     let found = Release::parse(version);
     if found.is_none() {
         let (oldest, newest) = (Release::OLDEST, Release::NEWEST);
-        at.refuse(
-            format!("{version:?} is no release of Flower that is supported"),
-            format!("use {oldest} to {newest}"),
-        );
+        at.refuse(format!("{version:?} is not a supported release of Flower"), format!("use {oldest} to {newest}"));
     }
     Runtime::Flower(found.unwrap_or(Release::NEWEST))
 }
@@ -153,15 +150,13 @@ fn read_pool(object: &mut Object<'_>, mode: Option<Mode>, common: &Settings) -> 
     let replicas = object.optional("replicas", whole(1..=crate::document::MAX_NODES), "");
     match mode {
         Some(Mode::StatefulSet) if !object.has("replicas") => {
-            object
-                .at("replicas")
-                .refuse("it is missing, and mode: StatefulSet needs it", "write how many nodes there are");
+            object.at("replicas").refuse("mode: StatefulSet requires it", "set the number of nodes");
         }
         Some(Mode::DaemonSet) if object.has("replicas") => {
             object.at("replicas").refuse("it must not be set with mode: DaemonSet", "leave it out");
         }
         Some(Mode::DaemonSet) => {
-            let what = "a node on each machine of the cluster (mode: DaemonSet) has no counterpart; 1 is taken";
+            let what = "a node on each machine of the cluster (mode: DaemonSet) has no counterpart; 1 is used";
             object.place().warn(what, "write a document of trellis.dev/v1, with a count");
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! What is wrong with a document, where, and what to do; and the name that was perhaps meant.
+//! Diagnostics of a document: what is wrong, where, and how to correct it; and suggestions for misspelt names.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use trellis_diagnostic::Severity;
 
-/// Lines and columns count from 1, as editors do.
+/// Line and column, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     pub line: usize,
@@ -23,7 +23,7 @@ pub struct Position {
     pub file: String,
     pub line: usize,
     pub column: usize,
-    /// Which field, like `spec.pools[1].count`; empty: the document itself.
+    /// The field, like `spec.pools[1].count`; empty for the document itself.
     pub field: String,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Display for Position {
 }
 
 pub type Diagnostic = trellis_diagnostic::Diagnostic<Position>;
-/// All errors of a file, in its order. Never empty.
+/// All errors of a file, in its order; at least one.
 pub type Diagnostics = trellis_diagnostic::Diagnostics<Position>;
 
-/// Collects the diagnostics of one file while it is read.
+/// Collects the diagnostics of a file.
 #[derive(Debug)]
 pub(crate) struct Notes {
     file: String,
@@ -50,7 +50,7 @@ impl Notes {
         Rc::new(Self { file: file.to_owned(), found: RefCell::default() })
     }
 
-    /// Errors and warnings, each in the order of the file.
+    /// Errors and warnings, in the order of the file.
     pub fn take(&self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         let mut found = self.found.take();
         found.sort_by_key(|found| (found.place.line, found.place.column));
@@ -62,7 +62,7 @@ impl Notes {
     }
 }
 
-/// A place in a document, for saying something about it.
+/// A place in a document, to which diagnostics refer.
 #[derive(Debug, Clone)]
 pub struct Place {
     notes: Rc<Notes>,
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-/// `did you mean count?`, or all the names there are.
+/// `did you mean count?`, or all known names.
 pub(crate) fn suggest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     trellis_diagnostic::suggest(word, known, "known are")
 }

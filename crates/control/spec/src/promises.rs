@@ -1,4 +1,4 @@
-//! What a federation loses when the official programs run instead of ours, told before anything is made.
+//! Guarantees that the official programs do not give, reported before anything is created.
 
 use trellis_flower::Isolation;
 use trellis_flower::Release;
@@ -7,7 +7,7 @@ use trellis_flower::changes::{APPS_COMPARE_RELEASES, FLEET_BY_HTTP, SUPEREXEC_TL
 use crate::federation::{Federation, Persistence, Pool, Runtime, Tls};
 
 impl Federation {
-    /// Promises that cannot be kept with the runtime that was chosen, each a sentence. Empty with our own.
+    /// The guarantees that the chosen runtime does not give, as sentences. Empty with our own runtime.
     pub fn promises_lost(&self) -> Vec<String> {
         let Runtime::Flower(version) = self.runtime else { return Vec::new() };
         let mut lost = vec![
@@ -17,9 +17,9 @@ impl Federation {
                 .to_owned(),
             "Native training (`trellis run`) needs our SuperLink: the strategy is the ServerApp's, in Python."
                 .to_owned(),
-            "Nodes do not tell whether they are at work, so that one may be taken away in the middle of a round."
+            "Nodes do not report whether they are busy, so a node may be removed in the middle of a round."
                 .to_owned(),
-            "While the number of shards changes, a run may select nodes of both numberings; nodes that join from elsewhere \
+            "While the number of shards changes, a run may select nodes of both numberings; nodes that join by themselves \
              are not listed."
                 .to_owned(),
         ];
@@ -46,7 +46,7 @@ impl Federation {
         Some(lost.to_owned())
     }
 
-    /// The coordinator runs on the machine of the control plane.
+    /// Whether the coordinator runs on the machine of the control plane.
     fn is_coordinated_here(&self) -> bool {
         self.sites[self.coordinator.site].config.traits().on_this_machine
     }
@@ -77,7 +77,7 @@ impl Federation {
     fn watching_lost(&self) -> Vec<String> {
         let mut lost = Vec::new();
         if self.monitoring.metrics {
-            lost.push("There are no metrics of rounds, nodes and messages (monitoring.metrics).".to_owned());
+            lost.push("Metrics of rounds, nodes and messages are not available (monitoring.metrics).".to_owned());
         }
         if self.monitoring.json_logs {
             lost.push("Logs are text, not JSON (monitoring.jsonLogs).".to_owned());
@@ -95,7 +95,7 @@ fn pool_lost(pool: &Pool) -> Vec<String> {
         ));
     }
     if pool.gpu.as_ref().is_some_and(|gpu| gpu.memory_fraction.is_some()) {
-        lost.push(format!("Pool {}: apps are not held to their share of GPU memory (gpu.memoryFraction).", pool.name));
+        lost.push(format!("Pool {}: the share of GPU memory of apps is not enforced (gpu.memoryFraction).", pool.name));
     }
     lost
 }

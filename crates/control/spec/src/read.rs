@@ -1,4 +1,4 @@
-//! From a file to federations: finds the documents in it, and who reads each.
+//! Reads the documents of a file, and selects the reader of each.
 
 use std::rc::Rc;
 
@@ -9,15 +9,15 @@ use crate::operator;
 use crate::problem::{Diagnostic, Diagnostics, Mark, Notes, Place, suggest};
 use crate::tree::{self, Node, Value};
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     pub federations: Vec<Federation>,
-    /// What was left out, or may not mean what was meant.
+    /// Ignored fields and likely mistakes.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Reads all documents of a file, YAML or JSON. `file` is only named in problems.
+/// Reads all documents of a file, YAML or JSON. `file` is only used in diagnostics.
 pub fn read(text: &str, file: &str) -> Result<Vec<Federation>, Diagnostics> {
     read_with_warnings(text, file).map(|reading| reading.federations)
 }
@@ -27,16 +27,16 @@ pub fn read_with_warnings(text: &str, file: &str) -> Result<Reading, Diagnostics
     let documents = tree::parse(text, &notes);
     if documents.is_empty() && notes.error_count() == 0 {
         let advice = format!("write a document that begins with apiVersion: {API_VERSION}");
-        Place::top(&notes, Mark::START).refuse("there is no document in it", advice);
+        Place::top(&notes, Mark::START).refuse("the file contains no document", advice);
     }
     let mut federations: Vec<(Federation, Mark)> = Vec::new();
     for document in &documents {
         let Some(federation) = read_document(document, &notes) else { continue };
         if let Some((_, first)) = federations.iter().find(|(known, _)| known.name == federation.name) {
-            let what = format!("there is a federation called {} already, in line {}", federation.name, first.line);
+            let what = format!("the federation {} is defined twice, first in line {}", federation.name, first.line);
             Place::top(&notes, document.mark)
                 .field("metadata.name", document.mark)
-                .refuse(what, "give each its own name");
+                .refuse(what, "choose different names");
         }
         federations.push((federation, document.mark));
     }
@@ -48,7 +48,7 @@ pub fn read_with_warnings(text: &str, file: &str) -> Result<Reading, Diagnostics
     }
 }
 
-/// `None`: something is wrong with it, which is noted.
+/// `None` if there are errors, which are recorded.
 fn read_document(document: &Node, notes: &Rc<Notes>) -> Option<Federation> {
     let top = Place::top(notes, document.mark);
     let said = |name: &str| match document.get(name).map(|node| &node.value) {
@@ -58,9 +58,9 @@ fn read_document(document: &Node, notes: &Rc<Notes>) -> Option<Federation> {
     let refuse = |name: &str, known: &[&str], given: &str| {
         let mark = document.get(name).map_or(document.mark, |node| node.mark);
         let advice = suggest(given, known.iter().copied());
-        top.field(name, mark).refuse(format!("documents of {given:?} cannot be read"), advice);
+        top.field(name, mark).refuse(format!("documents of {given:?} are not supported"), advice);
     };
-    // Of a document of another kind nothing else is worth saying.
+    // Fields of other kinds of documents are not checked.
     match (said("apiVersion"), said("kind")) {
         (Some(operator::API_VERSION), Some(KIND) | None) => operator::federation(document, top.clone()),
         (Some(API_VERSION) | None, Some(KIND) | None) => {

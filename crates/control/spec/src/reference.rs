@@ -1,4 +1,4 @@
-//! The reference of the document as Markdown, from the same calls that read it.
+//! The reference of the document as Markdown, from the code that reads it.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub fn reference() -> String {
     text
 }
 
-/// The table of an object, then those of the objects in it.
+/// The table of an object, then the tables of its nested objects.
 fn section(text: &mut String, title: &str, fields: &[Property]) {
     let written = "text cannot refuse to be written";
     writeln!(text, "### {title}\n\n| field | takes | default | meaning |\n|---|---|---|---|").expect(written);
@@ -52,7 +52,7 @@ fn takes(title: &str, field: &Property) -> String {
     }
 }
 
-/// Like `spec.pools[]`; the document itself is not named.
+/// Like `spec.pools[]`, without the document itself.
 fn path(title: &str, field: &Property) -> String {
     let list = if matches!(field.shape, Shape::Objects(_)) { "[]" } else { "" };
     match title.contains(' ') {

@@ -1,4 +1,4 @@
-//! Whose programs run, as it is written: `trellis`, `flower`, `flower:1.39`, `flower:1.39.0`.
+//! The runtime field: `trellis`, `flower`, `flower:1.39`, `flower:1.39.0`.
 
 use std::fmt;
 
@@ -17,7 +17,6 @@ impl fmt::Display for Runtime {
     }
 }
 
-/// The kind of the field.
 pub(crate) fn runtime() -> Scalar<Runtime> {
     let parse = |text: &str, _: bool| match text.split_once(':') {
         None if text == "trellis" => Ok(Runtime::Trellis),
@@ -26,7 +25,7 @@ pub(crate) fn runtime() -> Scalar<Runtime> {
             Some(version) => Ok(Runtime::Flower(version)),
             None => {
                 let (oldest, newest) = (Release::OLDEST.series(), Release::NEWEST.series());
-                let what = format!("{version:?} is no release of Flower that is supported");
+                let what = format!("{version:?} is not a supported release of Flower");
                 Err(Fault::because(what, format!("write flower:{oldest} to flower:{newest}, also with a patch")))
             }
         },

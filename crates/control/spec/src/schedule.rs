@@ -1,7 +1,7 @@
-//! When something is to happen again and again: five fields as cron has them, in UTC.
+//! Schedules: the five fields of cron, in UTC.
 //!
-//! Minute, hour, day of the month, month, day of the week. What programs differ about is refused: both kinds of days at
-//! once, and 7 for Sunday.
+//! Minute, hour, day of the month, month, day of the week. Ambiguous schedules are refused: both kinds of days at once, and 7 for
+//! Sunday.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 const MINUTE_MS: u64 = 60_000;
 const DAY_MINUTES: u64 = 24 * 60;
-/// Far enough for the 29th of February at any time.
+/// Includes a 29th of February in any case.
 const MOST_DAYS: u64 = 8 * 366;
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
@@ -21,7 +21,7 @@ const MONTH: Field = Field { what: "month", least: 1, most: 12, names: &MONTHS }
 const WEEKDAY: Field = Field { what: "day of the week", least: 0, most: 6, names: &WEEKDAYS };
 const FIELDS: [&Field; 5] = [&MINUTE, &HOUR, &DAY, &MONTH, &WEEKDAY];
 
-/// Each a set of numbers, a bit for each.
+/// Bit sets of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Schedule {
@@ -32,18 +32,18 @@ struct Field {
     what: &'static str,
     least: u32,
     most: u32,
-    /// Of `least` and those after it.
+    /// Names of the numbers from `least`.
     names: &'static [&'static str],
 }
 
 impl Schedule {
-    /// `Err`: what is wrong with it.
+    /// `Err`: what is wrong.
     pub fn parse(text: &str) -> Result<Schedule, String> {
         let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
         if words.len() != FIELDS.len() {
             let count = words.len();
             return Err(format!(
-                "it has {count} fields, and not minute, hour, day of the month, month, day of the week"
+                "it has {count} fields instead of five: minute, hour, day of the month, month, day of the week"
             ));
         }
         let mut fields = [0; 5];
@@ -52,15 +52,17 @@ impl Schedule {
         }
         let schedule = Schedule { fields };
         if !schedule.has_all(2) && !schedule.has_all(4) {
-            return Err("it names days of the month and of the week, which programs understand differently".to_owned());
+            return Err(
+                "it has days of the month and days of the week, which programs interpret differently".to_owned()
+            );
         }
         match schedule.next_after(0) {
             Some(_) => Ok(schedule),
-            None => Err("there is no such day".to_owned()),
+            None => Err("no such day exists".to_owned()),
         }
     }
 
-    /// The last time up to `now_ms` that it was due.
+    /// The last due time up to `now_ms`.
     pub fn last_until(&self, now_ms: u64) -> Option<u64> {
         let now = now_ms / MINUTE_MS;
         let (today, of_day) = (now / DAY_MINUTES, now % DAY_MINUTES);
@@ -73,7 +75,7 @@ impl Schedule {
         due.next()
     }
 
-    /// The first time after `now_ms` that it will be due.
+    /// The first due time after `now_ms`.
     pub fn next_after(&self, now_ms: u64) -> Option<u64> {
         let first = now_ms / MINUTE_MS + 1;
         let (today, of_day) = (first / DAY_MINUTES, first % DAY_MINUTES);
@@ -106,7 +108,7 @@ impl Schedule {
 
 /// Month and day of the month of a day since 1970.
 fn date(day: u64) -> (u64, u64) {
-    // Years that begin in March have their odd day at the end; 400 of them have 146,097 days.
+    // In years that begin in March, the leap day is the last day; 400 years have 146,097 days.
     let since = day + 719_468;
     let of_era = since % 146_097;
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -125,9 +127,9 @@ impl Field {
         text.split(',').try_fold(0, |set, item| Ok(set | self.item(item)?))
     }
 
-    /// `*`, `3`, `1-5`, and each of them with a step.
+    /// `*`, `3`, `1-5`, each with an optional step.
     fn item(&self, text: &str) -> Result<u64, String> {
-        let wrong = || format!("`{text}` is no {}: want {} to {}, or *", self.what, self.least, self.most);
+        let wrong = || format!("`{text}` is not a {}: expected {} to {}, or *", self.what, self.least, self.most);
         let (range, step) = text.split_once('/').map_or((text, None), |(range, step)| (range, Some(step)));
         let step: u32 = step.map_or(Ok(1), |step| plain(step).filter(|step| *step > 0).ok_or_else(wrong))?;
         let (first, last) = match (range, range.split_once('-')) {
@@ -139,7 +141,7 @@ impl Field {
             }
         };
         if first > last {
-            return Err(format!("`{text}` ends before it begins"));
+            return Err(format!("`{text}` is a reversed range"));
         }
         Ok((first..=last).step_by(step as usize).fold(0, |set, number| set | 1 << number))
     }
@@ -174,7 +176,7 @@ fn plain(text: &str) -> Option<u32> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// In numbers, as every cron reads it.
+/// With numbers only, which every cron accepts.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<String> = FIELDS.iter().zip(self.fields).map(|(field, set)| field.show(set)).collect();

@@ -1,4 +1,4 @@
-//! The JSON Schema of the document, from the same calls that read it.
+//! The JSON Schema of the document, from the code that reads it.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -7,7 +7,7 @@ use crate::object::{Property, Shape, describe};
 
 const TITLE: &str = "Federation (trellis.dev/v1)";
 
-/// JSON Schema, draft 2020-12. It knows what single fields take; what fits together only the reader knows.
+/// JSON Schema, draft 2020-12, of single fields. Checks across fields are not part of it.
 pub fn schema() -> Json {
     let mut schema = object(&describe(document::federation));
     let head = schema.as_object_mut().expect("an object is described by one");
@@ -35,7 +35,7 @@ fn property(field: &Property) -> Json {
     };
     schema["description"] = json!(field.help);
     if let Some(default) = field.default {
-        // Numbers and flags are that in JSON too; anything else is text.
+        // Numbers and flags have their JSON type; other defaults are text.
         schema["default"] = serde_json::from_str(default).unwrap_or_else(|_| json!(default));
     }
     schema

@@ -1,4 +1,4 @@
-//! The kinds of sites: how a document writes a site of each driver, and what the checks of a document must know about it.
+//! Kinds of sites: the fields of a site for each driver, and the properties that checks of documents need.
 //!
 //! The kinds that come with the program are in the modules below. The crate of another driver has a type with its own
 //! [`SiteFields`] and registers it. No other module of this crate names a kind.
@@ -36,10 +36,10 @@ pub trait SiteFields: Serialize + DeserializeOwned {
     const STORED: &'static str = Self::NAME;
     const HELP: &'static str;
 
-    /// `None`: a field is wrong or missing, which is noted.
+    /// `None` if a field is invalid or missing, which is recorded.
     fn read(object: &mut Object<'_>) -> Option<Self>;
 
-    /// The canonical form: every field, defaults too, always in the same order.
+    /// The canonical form: all fields including defaults, in a fixed order.
     fn write(&self) -> Map;
 
     fn traits(&self) -> SiteTraits;
@@ -50,23 +50,23 @@ pub trait SiteFields: Serialize + DeserializeOwned {
     }
 }
 
-/// What the checks of a document and the planner must know about a site.
+/// Properties of a site for the checks of documents and the planner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SiteTraits {
-    /// The parts run on the machine of the control plane.
+    /// Parts run on the machine of the control plane.
     pub on_this_machine: bool,
-    /// The driver starts programs of a machine, by themselves or in containers; `None`: it boots images.
+    /// The driver starts programs of a machine as processes or in containers; `None`: it boots images.
     pub containers: Option<Containers>,
-    /// The site starts appliances, which take no environment and no arguments.
+    /// The site starts appliances, which support no environment and no arguments.
     pub starts_appliances: bool,
-    /// The driver can make WireGuard gateways.
+    /// The driver can create WireGuard gateways.
     pub makes_gateways: bool,
-    /// The site itself evaluates scaling rules and changes the number of nodes.
+    /// The site evaluates scaling rules and changes the number of nodes.
     pub runs_scaling_rules: bool,
 }
 
 impl SiteTraits {
-    /// Without containers there is no image to start.
+    /// Without containers, the site has no images.
     pub fn starts_processes(&self) -> bool {
         self.containers == Some(Containers::No)
     }
@@ -111,7 +111,7 @@ impl SiteKind {
         }
     }
 
-    /// All kinds that documents may name, in the order of the reference.
+    /// All kinds, in the order of the reference.
     pub(crate) fn all() -> Vec<SiteKind> {
         let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
         BUILT_IN.iter().chain(registered.iter()).copied().collect()
@@ -119,14 +119,14 @@ impl SiteKind {
 }
 
 fn typed<T: SiteFields>(fields: &Json) -> T {
-    T::deserialize(fields).expect("they were made of such fields")
+    T::deserialize(fields).expect("serialized from these fields")
 }
 
 /// The kind of a site, and its fields.
 #[derive(Clone)]
 pub struct SiteConfig {
     kind: SiteKind,
-    /// As they are stored.
+    /// As stored.
     fields: Json,
     traits: SiteTraits,
 }
@@ -162,7 +162,7 @@ impl<T: SiteFields> From<T> for SiteConfig {
     }
 }
 
-/// The site of documents that name no kind: processes of this machine.
+/// The default site: processes of this machine.
 impl Default for SiteConfig {
     fn default() -> SiteConfig {
         LocalSite { containers: Containers::No }.into()

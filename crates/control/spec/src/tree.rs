@@ -1,4 +1,4 @@
-//! YAML (and so JSON) as a tree in which everything knows its line and column. Knows nothing of what is in a document.
+//! YAML and JSON as a tree of nodes with line and column. Knows nothing of the content of documents.
 
 mod json;
 
@@ -10,7 +10,7 @@ use yaml_rust2::scanner::{Marker, ScanError, TScalarStyle};
 
 use crate::problem::{Mark, Notes, Place};
 
-/// A document larger than this is a mistake, or an attack.
+/// A larger document is a mistake or an attack.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 /// Each use of an alias counts: otherwise a few lines of aliases could exhaust the memory.
 const MAX_NODES: usize = 200_000;
@@ -26,7 +26,7 @@ pub struct Node {
 
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// Plain: written without quotes, so that it may be a number, true, false or nothing.
+    /// Plain: written without quotes, so it may be a number, true, false or null.
     Scalar {
         text: String,
         plain: bool,
@@ -42,7 +42,7 @@ pub struct Key {
 }
 
 impl Node {
-    /// Nothing is written here, or `null`.
+    /// Empty or `null`.
     pub fn is_null(&self) -> bool {
         let nothing = |text: &str| ["", "~", "null", "Null", "NULL"].contains(&text);
         matches!(&self.value, Value::Scalar { text, plain: true } if nothing(text))
@@ -55,10 +55,10 @@ impl Node {
         }
     }
 
-    /// What it is, in words.
+    /// Description of the value.
     pub fn what(&self) -> String {
         match &self.value {
-            _ if self.is_null() => "nothing is written here".to_owned(),
+            _ if self.is_null() => "the field is empty".to_owned(),
             Value::Scalar { text, plain: true } => format!("it is {text}"),
             Value::Scalar { text, plain: false } => format!("it is the text {text:?}"),
             Value::List(_) => "it is a list".to_owned(),
@@ -91,11 +91,11 @@ impl Size {
     }
 }
 
-/// All documents of a file that are not empty. What is wrong with them is noted.
+/// All non-empty documents of a file. Errors are recorded.
 pub(crate) fn parse(text: &str, notes: &Rc<Notes>) -> Vec<Node> {
     if text.len() > MAX_TEXT_BYTES {
-        let what = format!("it has {} bytes, which is more than the {MAX_TEXT_BYTES} that are read", text.len());
-        Place::top(notes, Mark::START).refuse(what, "divide it into several files");
+        let what = format!("it has {} bytes, which is more than the limit of {MAX_TEXT_BYTES}", text.len());
+        Place::top(notes, Mark::START).refuse(what, "split it into several files");
         return Vec::new();
     }
     let mut builder =
@@ -127,14 +127,16 @@ fn place_of(marker: Marker) -> Mark {
 fn refuse_syntax(notes: &Rc<Notes>, error: &ScanError) {
     let info = error.info();
     let advice = match info {
-        _ if info.contains("mapping values are not allowed") => "put quotes around text that holds a colon and a space",
+        _ if info.contains("mapping values are not allowed") => {
+            "put quotes around text that contains a colon and a space"
+        }
         _ if info.contains("tab") => "indent with spaces",
-        _ => "look at this line and the one before it: indentation, quotes, brackets",
+        _ => "check indentation, quotes and brackets of this line and the line before",
     };
     Place::top(notes, place_of(*error.marker())).refuse(format!("it is neither YAML nor JSON: {info}"), advice);
 }
 
-/// The document cannot be understood any further; why is noted.
+/// Parsing stopped; the reason is recorded.
 struct GivenUp;
 
 struct Builder<'n> {
@@ -145,7 +147,7 @@ struct Builder<'n> {
     documents: Vec<Node>,
 }
 
-/// A list or mapping whose end has not come yet.
+/// A list or mapping that is not complete yet.
 struct Open {
     mark: Mark,
     anchor: usize,
@@ -156,7 +158,7 @@ enum Content {
     List(Vec<Node>),
     Map {
         entries: Vec<(Key, Node)>,
-        /// The key that waits for its value.
+        /// The key of the next value.
         pending: Option<Key>,
         /// Position of the first use of each key: a search in `entries` would take quadratic time.
         seen: HashMap<String, Mark>,
@@ -205,14 +207,14 @@ impl Builder<'_> {
     fn refuse_tag(&self, tag: Option<Tag>, mark: Mark) {
         if let Some(Tag { handle, suffix }) = tag {
             let shown = if handle == "tag:yaml.org,2002:" { "!!".to_owned() } else { handle };
-            self.refuse(mark, format!("the tag {shown}{suffix} has no meaning here"), "leave it out");
+            self.refuse(mark, format!("the tag {shown}{suffix} is not supported"), "leave it out");
         }
     }
 
     fn open(&mut self, open: Open) -> Result<(), GivenUp> {
         if self.open.len() == MAX_DEPTH {
-            let what = format!("lists and mappings are inside each other more than {MAX_DEPTH} times");
-            self.refuse(open.mark, what, "write a Federation; it needs far less");
+            let what = format!("lists and mappings are nested more than {MAX_DEPTH} levels");
+            self.refuse(open.mark, what, "reduce the nesting");
             return Err(GivenUp);
         }
         self.open.push(open);
@@ -220,10 +222,10 @@ impl Builder<'_> {
     }
 
     fn close(&mut self) -> Result<(), GivenUp> {
-        let Open { mark, anchor, content } = self.open.pop().expect("the parser ends only what it began");
+        let Open { mark, anchor, content } = self.open.pop().expect("the parser closes only open nodes");
         let node = match content {
             Content::List(items) => Node { mark, value: Value::List(items) },
-            // The parser tells of a block mapping where its first colon is.
+            // The parser reports the position of a block mapping at its first colon.
             Content::Map { entries, .. } => {
                 Node { mark: entries.first().map_or(mark, |(key, _)| key.mark.min(mark)), value: Value::Map(entries) }
             }
@@ -239,7 +241,7 @@ impl Builder<'_> {
                 self.place(node)
             }
             None => {
-                let what = "the alias refers to what it is itself a part of, or to another document";
+                let what = "the alias refers to a node that contains it, or to another document";
                 self.refuse(mark, what, "write the fields out");
                 Err(GivenUp)
             }
@@ -256,7 +258,7 @@ impl Builder<'_> {
             }
             _ => return Ok(()),
         };
-        self.refuse(mark, format!("{what}, counted with what aliases repeat"), "divide it into several files");
+        self.refuse(mark, format!("{what}, including repetitions by aliases"), "split it into several files");
         Err(GivenUp)
     }
 
@@ -278,8 +280,8 @@ impl Builder<'_> {
             None => self.documents.push(node),
             Some(Content::List(items)) => items.push(node),
             Some(Content::Map { entries, pending: key @ Some(_), .. }) => {
-                // A value that is not written has the place of whatever comes next; its key is nearer.
-                let key = key.take().expect("there is one");
+                // An empty value has the position of the next token; its key is nearer.
+                let key = key.take().expect("a pending key");
                 let mark = if node.is_null() { key.mark } else { node.mark };
                 entries.push((key, Node { mark, ..node }));
             }
@@ -290,11 +292,11 @@ impl Builder<'_> {
 
     fn add_key(&mut self, node: Node) -> Result<(), GivenUp> {
         let Value::Scalar { text: name, .. } = node.value else {
-            self.refuse(node.mark, "a list or mapping is used as the name of a field", "use a word");
+            self.refuse(node.mark, "the name of a field is a list or mapping", "use text");
             return Err(GivenUp);
         };
         if name == "<<" {
-            self.refuse(node.mark, "merge keys (<<) are not understood", "write the fields out");
+            self.refuse(node.mark, "merge keys (<<) are not supported", "write the fields out");
         }
         let Some(Content::Map { pending, seen, .. }) = self.open.last_mut().map(|open| &mut open.content) else {
             return Ok(());
@@ -303,7 +305,7 @@ impl Builder<'_> {
         seen.entry(name.clone()).or_insert(node.mark);
         *pending = Some(Key { mark: node.mark, name });
         if let Some(first) = first {
-            self.refuse(node.mark, format!("it is given twice, first in line {}", first.line), "keep one of them");
+            self.refuse(node.mark, format!("the field is set twice, first in line {}", first.line), "keep one of them");
         }
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! The canonical form of a federation: every field, defaults too, always in the same order. Reading it gives the same
-//! again.
+//! The canonical form of a federation: all fields including defaults, in a fixed order. Reading it gives the same federation.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +17,7 @@ use crate::federation::{
 use crate::kind::choice_name;
 use crate::yaml::{Map, Out, emit};
 
-/// As YAML. What has no value is left out.
+/// As YAML. Fields without a value are omitted.
 pub fn to_yaml(federation: &Federation) -> String {
     let sites = &federation.sites;
     let spec = Map::new()
@@ -43,7 +42,7 @@ fn site(site: &Site) -> Out {
     map.put(site.config.kind(), site.config.write()).maybe("link", link(site)).into()
 }
 
-/// `None`: there is nothing to say about it.
+/// `None` if the link has only defaults.
 fn link(site: &Site) -> Option<Map> {
     let idle = site.idle_timeout.map(|idle| Out::Amount(show_duration(idle)));
     match &site.link {
@@ -222,7 +221,7 @@ pub(crate) fn show_texts(arguments: &[String]) -> Out {
     Out::list(arguments, |argument| argument.as_str().into())
 }
 
-/// Only paths that can be read come from documents; others are shown as well as they can be.
+/// Only paths that can be read come from documents; others are converted lossily.
 pub(crate) fn show_path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -9,7 +9,7 @@ pub use reader::read;
 
 use serde_json::Value as Json;
 
-/// What some reader of YAML, of version 1.1 or 1.2, takes for something other than text.
+/// Words that a reader of YAML 1.1 or 1.2 may not read as text.
 const RESERVED: [&str; 11] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "inf", "nan"];
 
 pub enum Out {
@@ -20,7 +20,7 @@ pub enum Out {
     Map(Map),
 }
 
-/// Fields in the order in which they are put.
+/// Fields in insertion order.
 #[derive(Default)]
 pub struct Map(Vec<(String, Out)>);
 
@@ -65,7 +65,7 @@ macro_rules! scalars {
 }
 scalars!(&str, String, bool, u32, Json);
 
-/// Objects with their keys in the order that they have.
+/// Objects keep the order of their keys.
 impl From<&Json> for Out {
     fn from(value: &Json) -> Self {
         match value {
@@ -83,7 +83,7 @@ pub fn document(value: &Json) -> String {
     written(&value.into())
 }
 
-/// Several, with a line between them.
+/// Several documents, with a separator line between them.
 pub fn documents<'a>(values: impl IntoIterator<Item = &'a Json>) -> String {
     values.into_iter().map(document).collect::<Vec<_>>().join("---\n")
 }
@@ -109,7 +109,7 @@ fn written(value: &Out) -> String {
     text
 }
 
-/// Where a value begins: on a line of its own, behind `key:`, or behind a dash.
+/// Position of a value: on a line of its own, after `key:`, or after a dash.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Line,
@@ -132,7 +132,7 @@ fn put(text: &mut String, value: &Out, depth: usize, place: Place) {
                 begin(text, index);
                 text.push_str(&scalar(&Json::String(name.clone())));
                 text.push(':');
-                // A list stands below its key, not further in.
+                // Lists have the indentation of their key.
                 let deeper = if matches!(value, Out::List(_)) { depth } else { depth + 1 };
                 put(text, value, deeper, Place::Key);
             }
@@ -167,7 +167,7 @@ fn scalar(value: &Json) -> String {
     match value {
         Json::String(text) if is_plain(text) => text.clone(),
         Json::String(text) => quoted(text),
-        // Readers of YAML 1.1 want a point and a sign.
+        // Readers of YAML 1.1 require a decimal point and a sign.
         Json::Number(number) if number.is_f64() => {
             let text = number.to_string();
             match text.split_once('e') {
@@ -183,7 +183,7 @@ fn scalar(value: &Json) -> String {
     }
 }
 
-/// Text that nobody can take for anything else.
+/// Whether every reader of YAML reads it as text without quotes.
 fn is_plain(text: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || " _-./@:,()*+=$".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '$')
@@ -201,7 +201,7 @@ fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            // Not printable, or the end of a line to some readers.
+            // Not printable, or a line break to some readers.
             c if c.is_control() || ['\u{2028}', '\u{2029}', '\u{feff}', '\u{fffe}', '\u{ffff}'].contains(&c) => {
                 write!(quoted, "\\u{:04x}", u32::from(c)).expect("text cannot refuse to be written");
             }

@@ -1,5 +1,5 @@
-//! What is checked in and must fit the program: examples with their canonical form, the JSON Schema, the reference.
-//! With UPDATE_GOLDENS=1 they are written instead of compared; read them before you keep them.
+//! Checked-in files that the program must reproduce: examples with their canonical form, the JSON Schema, the reference.
+//! UPDATE_GOLDENS=1 writes them instead; review the difference.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ fn check(path: &Path, made: &str) {
         std::fs::write(path, made).unwrap();
     }
     let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == made, "{} is not what the program makes:\n{made}", path.display());
+    assert!(kept == made, "{} differs from the output of the program:\n{made}", path.display());
 }
 
 fn examples() -> Vec<PathBuf> {
@@ -61,7 +61,7 @@ fn the_reference_is_published_as_it_is() {
     check(&path, &format!("{introduction}{REFERENCE_BEGINS}\n{}", reference()));
 }
 
-/// What the documentation shows can be read as it is shown.
+/// The documents of the documentation can be read.
 #[test]
 fn documents_in_the_documentation_are_read() {
     for page in ["federation.md", "multi-site.md"] {
@@ -75,7 +75,7 @@ fn documents_in_the_documentation_are_read() {
     }
 }
 
-/// What may not mean what was meant is told, and taken.
+/// A likely mistake causes a warning, and the document is accepted.
 #[test]
 fn what_is_risky_is_warned_of() {
     let document =
@@ -92,7 +92,7 @@ fn what_is_risky_is_warned_of() {
                 site("hub", "1"),
                 site("far", "2")
             ),
-            "nothing does within them",
+            "not the networks within them",
         ),
         (format!("  sites:\n{}  nodes: 1\n", site("hub", "1")), "this gateway has no peer"),
         (format!("  sites: [{{name: hub, {cloud}}}]\n  pools: [{{name: a, {rules}}}]\n"), "mixed without parentheses"),
@@ -101,7 +101,7 @@ fn what_is_risky_is_warned_of() {
                 "  sites: [{{name: hub, {cloud}}}]\n  pools: [{{name: a, {}}}]\n  training: {{minTrainNodes: 3}}\n",
                 rules.replace(" || C > 1", "")
             ),
-            "scaling may leave 1 nodes",
+            "scaling may reduce the pools to 1 nodes",
         ),
     ] {
         let reading =
@@ -133,7 +133,7 @@ fn each_node_gets_its_own_config() {
         ("num-partitions", ConfigValue::Int(3)),
         ("partition-id", ConfigValue::Int(2)),
         ("path", text("/data/clinics/node-7")),
-        // As the operator has it: only whole numbers are numbers.
+        // As in the operator: only whole numbers become numbers.
         ("rate", text("0.01")),
     ];
     assert_eq!(rendered, expected.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
@@ -146,7 +146,7 @@ fn deep_nesting_is_refused_without_harm() {
     }
 }
 
-/// Other programs write letters beyond the first 65,536 as two escapes.
+/// Other programs write characters beyond the first 65,536 as two escapes.
 #[test]
 fn json_with_escaped_pairs_is_read() {
     let text = r#"{"apiVersion": "trellis.dev/v1", "kind": "Federation", "metadata": {"name": "a"},

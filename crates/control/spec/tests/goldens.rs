@@ -1,5 +1,5 @@
-//! Documents that are wrong, and the exact words that are said about them: `bad/*.yaml` (or `.json`) and `bad/*.txt`.
-//! With UPDATE_GOLDENS=1 the words are written instead of compared; read them before you keep them.
+//! Invalid documents and their exact diagnostics: `bad/*.yaml` (or `.json`) and `bad/*.txt`.
+//! UPDATE_GOLDENS=1 writes the diagnostics instead; review the difference.
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,11 @@
-//! What holds for every federation, and for every text.
+//! Properties of all federations and all texts.
 
 mod federations;
 
 use proptest::prelude::*;
 use trellis_spec::{read, read_with_warnings, to_yaml};
 
-/// Mappings whose keys are the user's.
+/// Mappings with keys of the user.
 const FREE: [&str; 5] = ["env", "nodeConfig", "runConfig", "annotations", "nodeSelector"];
 const YAML_LIKE: &str =
     "([-:?&*!|>%@`#,\\[\\]{}'\"~<a1 \t\n]|: |- |--- |<<: |\\.\\.\\.\n|apiVersion: |spec:\n  ){0,60}";
@@ -53,13 +53,13 @@ proptest! {
         told_within(&String::from_utf8_lossy(&bytes))?;
     }
 
-    /// Letters that mean something to YAML, in any order.
+    /// Random sequences of characters with a meaning in YAML.
     #[test]
     fn no_yaml_is_too_strange(text in YAML_LIKE) {
         told_within(&text)?;
     }
 
-    /// A good document in which a piece is gone, doubled or exchanged.
+    /// A valid document in which a piece is removed, doubled or moved.
     #[test]
     fn no_damage_is_too_strange(
         federation in federations::federation(),
@@ -74,7 +74,7 @@ proptest! {
     }
 }
 
-/// Whatever is said about a text is said about a place in it.
+/// Diagnostics refer to a place in the text.
 fn told_within(text: &str) -> Result<(), TestCaseError> {
     let said = match read_with_warnings(text, "strange.yaml") {
         Ok(reading) => reading.warnings,
@@ -84,7 +84,7 @@ fn told_within(text: &str) -> Result<(), TestCaseError> {
         }
     };
     for problem in said {
-        // Where something is missing at the end, the place is one line behind it.
+        // If something is missing at the end, the place is one line after it.
         prop_assert!((1..=text.split(['\n', '\r']).count() + 1).contains(&problem.place.line), "{problem}");
         prop_assert!(problem.place.column >= 1);
     }
@@ -95,7 +95,7 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Whether another field can be put before this line, in a mapping whose fields are known.
+/// Whether another field can be inserted before this line, in a mapping with known fields.
 fn takes_a_stranger(lines: &[&str], line: usize) -> bool {
     let own = lines[line].trim_start();
     let within = lines[..line].iter().rev().find(|before| indent(before) < indent(lines[line]));

@@ -1,4 +1,4 @@
-//! Fits the parts of a spec together: names are unique, references lead somewhere, nothing contradicts.
+//! Checks across the parts of a document: names are unique, references resolve, settings do not contradict each other.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use crate::federation::{ConfigTemplate, Federation, Name, Pool, Site, Upgrade};
 use crate::kind::Unavailable;
 use crate::problem::{Place, suggest};
 
-/// A run waits for these, so they must exist.
+/// Settings of runs that make a run wait for a number of nodes.
 const WAITED_FOR: [&str; 3] = ["min-available-nodes", "min-train-nodes", "min-evaluate-nodes"];
 
 impl Spec {
-    /// `None`: something cannot be used, which is noted.
+    /// `None` if there are errors, which are recorded.
     pub fn checked(self, name: Option<Name>) -> Option<Federation> {
         refuse_repeated("site", self.sites.iter().map(|draft| (draft.name.as_ref(), &draft.name_at)));
         refuse_repeated("pool", self.pools.iter().map(|draft| (draft.name.as_ref(), &draft.name_at)));
@@ -55,7 +55,7 @@ impl Spec {
         })
     }
 
-    /// Runs would wait for ever, or two nodes would share what shall be divided.
+    /// Otherwise runs would wait forever, or two nodes would share a partition.
     fn refuse_too_few_nodes(&self) {
         let most = |pool: &Pool| u64::from(pool.scaling.as_ref().map_or(pool.count, |scaling| scaling.max));
         let nodes: u64 = self.pools.iter().map(|draft| most(&draft.pool)).sum();
@@ -65,14 +65,14 @@ impl Spec {
                 && let Some(place) = training.places.get(key)
                 && i128::from(*wanted) > i128::from(nodes)
             {
-                let what = format!("a run would wait for ever: {key} is {wanted}, and there are at most {nodes} nodes");
-                place.refuse(what, "lower it, or have more nodes");
+                let what = format!("runs would wait forever: {key} is {wanted}, and there are at most {nodes} nodes");
+                place.refuse(what, "lower it, or add nodes");
             }
         }
         if let Some(partitions) = training.training.partitions
             && u64::from(partitions) < nodes
         {
-            let what = format!("{nodes} nodes cannot have a partition each of {partitions}");
+            let what = format!("{nodes} nodes need {nodes} partitions, but there are only {partitions}");
             training.partitions_at.refuse(what, format!("write at least {nodes}, or leave it out"));
         }
     }
@@ -82,7 +82,7 @@ impl Spec {
         if let crate::federation::Persistence::Disk { size_bytes: Some(kept), .. } = coordinator.persistence
             && coordinator.resources.disk_bytes.is_some_and(|disk| disk < kept)
         {
-            let what = "its disk (resources.disk) is smaller than what is kept on it (persistence.size)";
+            let what = "the disk (resources.disk) is smaller than the volume on it (persistence.size)";
             self.coordinator.place.refuse(what, "change one of them");
         }
     }
@@ -93,15 +93,15 @@ fn refuse_repeated<'a>(what: &str, names: impl Iterator<Item = (Option<&'a Name>
     for (name, place) in names.filter_map(|(name, place)| name.map(|name| (name, place))) {
         match seen.iter().find(|(known, _)| *known == name) {
             Some((_, first)) => {
-                let what = format!("there is a {what} called {name} already, in line {}", first.mark.line);
-                place.refuse(what, "give each its own name");
+                let what = format!("the {what} {name} is defined twice, first in line {}", first.mark.line);
+                place.refuse(what, "choose different names");
             }
             None => seen.push((name, place)),
         }
     }
 }
 
-/// The site that is meant: the first one where none is named.
+/// The index of the named site; the first one if `wanted` is `None`.
 fn index_of(sites: &[SiteDraft], wanted: Option<&Name>, at: &Place) -> Option<usize> {
     let Some(wanted) = wanted else { return Some(0) };
     let only = super::only_site().name;
@@ -110,7 +110,7 @@ fn index_of(sites: &[SiteDraft], wanted: Option<&Name>, at: &Place) -> Option<us
         false => sites.iter().map(|draft| draft.name.as_ref()).collect(),
     };
     let found = names.iter().position(|name| *name == Some(wanted));
-    // It may be one of those whose name cannot be read.
+    // Sites with invalid names may be meant, which are reported already.
     if found.is_none() && names.iter().all(Option::is_some) {
         let known: BTreeSet<&str> = names.iter().flatten().map(|name| name.as_str()).collect();
         at.refuse(format!("there is no site called {wanted}"), suggest(wanted.as_str(), known.iter().copied()));
@@ -118,7 +118,7 @@ fn index_of(sites: &[SiteDraft], wanted: Option<&Name>, at: &Place) -> Option<us
     found
 }
 
-/// Where the driver starts processes there are no images, and where it starts images they bring their own Python.
+/// Refuses images where the driver starts processes, and a Python interpreter where images contain one.
 fn refuse_misfit(sites: &[SiteDraft], site: usize, fit: &Fit) {
     let traits = match sites.get(site).map(|draft| &draft.site) {
         None => super::only_site().config.traits(),
@@ -130,21 +130,21 @@ fn refuse_misfit(sites: &[SiteDraft], site: usize, fit: &Fit) {
         let advice = "leave it out, or let the site start containers (local.containers: podman)";
         for (what, place) in [("image", &fit.image), ("framework", &fit.framework)] {
             if let Some(place) = place {
-                place.refuse(format!("the site starts processes, which have no {what}"), advice);
+                place.refuse(format!("the site starts processes, which do not support {what}"), advice);
             }
         }
     } else if let Some(place) = &fit.python {
-        place.refuse("the site starts images, which bring their own Python", "leave it out, or name another image");
+        place.refuse("the site starts images, which contain their own Python", "leave it out, or name another image");
     }
     if traits.starts_appliances {
         for (what, place) in [("env", &fit.env), ("extraArgs", &fit.extra_args)] {
             if let Some(place) = place {
-                place.refuse(format!("the site starts appliances, which take no {what}"), "leave it out");
+                place.refuse(format!("the site starts appliances, which do not support {what}"), "leave it out");
             }
         }
     }
     if let (false, Some(place), Some(_)) = (processes, &fit.framework, &fit.image) {
-        place.refuse("the framework chooses an image, and an image is given too", "keep one of them");
+        place.refuse("the framework selects an image, and an image is set too", "keep one of them");
     }
 }
 

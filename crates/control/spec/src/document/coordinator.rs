@@ -1,4 +1,4 @@
-//! The fields of the coordinator. Which site it is at is settled later, when all sites are known.
+//! The fields of the coordinator. Its site is resolved later, when all sites are known.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) struct CoordinatorDraft {
     pub fit: Fit,
 }
 
-/// Where that is said which only some drivers can do.
+/// Places of fields that only some drivers support.
 pub(crate) struct Fit {
     pub image: Option<Place>,
     pub framework: Option<Place>,
@@ -48,7 +48,7 @@ impl Fit {
         }
     }
 
-    /// Of programs: nothing said is nothing asked for.
+    /// For programs: empty fields are not set.
     pub fn of_program(object: &Object<'_>, env: &BTreeMap<String, String>, extra_args: &[String]) -> Self {
         let fit = Self::of(object);
         let (env, extra_args) = (!env.is_empty(), !extra_args.is_empty());
@@ -57,14 +57,14 @@ impl Fit {
 }
 
 pub(crate) fn read(object: &mut Object<'_>) -> CoordinatorDraft {
-    let site = object.optional("site", name("cloud"), "The site it is at; the first one where none is named.");
+    let site = object.optional("site", name("cloud"), "Its site; the first one by default.");
     let coordinator = Coordinator {
         site: 0,
-        image: object.optional("image", image(), "Container or VM image, instead of the one that the runtime decides."),
-        endpoints: object.object("endpoints", "Where it is reached.", endpoints),
-        persistence: object.object("persistence", "Where runs, nodes, messages and models are kept.", persistence),
+        image: object.optional("image", image(), "Container or VM image, instead of the default of the runtime."),
+        endpoints: object.object("endpoints", "Ports and addresses.", endpoints),
+        persistence: object.object("persistence", "Storage of runs, nodes, messages and models.", persistence),
         isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", ISOLATION_HELP),
-        resources: object.object("resources", "What it may use; no limit where nothing is said.", resources),
+        resources: object.object("resources", "Limits; none by default.", resources),
         env: object.any("env", environment(), "Environment variables. Only administrators see their values."),
         python: object.optional("python", path("/usr/bin/python3"), PYTHON_HELP),
         extra_args: object.any("extraArgs", arguments(), "Further arguments of the SuperLink, after all others."),
@@ -73,9 +73,10 @@ pub(crate) fn read(object: &mut Object<'_>) -> CoordinatorDraft {
     CoordinatorDraft { coordinator, site, site_at: object.at("site"), place: object.place().clone(), fit }
 }
 
-const ISOLATION_HELP: &str = "Who starts ServerApps: the SuperLink (subprocess), or a SuperExec beside it (process).";
+const ISOLATION_HELP: &str =
+    "How ServerApps are started: by the SuperLink (subprocess), or by a separate SuperExec (process).";
 pub(crate) const PYTHON_HELP: &str =
-    "Interpreter of Python apps, where the driver starts processes; else the first on PATH.";
+    "Interpreter of Python apps, if the driver starts processes; the first on PATH by default.";
 
 pub(crate) fn image() -> Scalar<String> {
     word("the name of an image", "flwr/superlink:1.42.0", "^[^\\s]+$", |_| true)
@@ -83,18 +84,14 @@ pub(crate) fn image() -> Scalar<String> {
 
 fn endpoints(object: &mut Object<'_>) -> Endpoints {
     let endpoints = Endpoints {
-        fleet: object.optional("fleet", port(), "Port for SuperNodes; a free one where none is named."),
-        control: object.optional(
-            "control",
-            port(),
-            "Port for `flwr run` and other commands; a free one where none is named.",
-        ),
-        app: object.optional("app", port(), "Port for ServerApps and SuperExecs; a free one where none is named."),
-        http: object.optional("http", port(), "Port for all of these by HTTP; a free one where none is named."),
+        fleet: object.optional("fleet", port(), "Port for SuperNodes; a free one by default."),
+        control: object.optional("control", port(), "Port for `flwr run` and other commands; a free one by default."),
+        app: object.optional("app", port(), "Port for ServerApps and SuperExecs; a free one by default."),
+        http: object.optional("http", port(), "Port for all of these by HTTP; a free one by default."),
         advertise: object.any(
             "advertise",
             ListOf(host()),
-            "Names and addresses by which others reach it; its certificate covers them.",
+            "Names and addresses under which others reach it; its certificate covers them.",
         ),
     };
     refuse_shared_ports(object, &endpoints);
@@ -106,14 +103,12 @@ fn refuse_shared_ports(object: &Object<'_>, endpoints: &Endpoints) {
         [("fleet", endpoints.fleet), ("control", endpoints.control), ("app", endpoints.app), ("http", endpoints.http)];
     for (index, (name, port)) in ports.iter().enumerate().filter(|(_, (_, port))| port.is_some()) {
         if let Some((other, _)) = ports[..index].iter().find(|(_, other)| other == port) {
-            object
-                .at(name)
-                .refuse(format!("it is the same port as {other}"), "give each its own port, or leave one out");
+            object.at(name).refuse(format!("the same port as {other}"), "give each its own port, or leave one out");
         }
     }
 }
 
-/// A name or an address, without scheme and port.
+/// A host name or an address, without scheme and port.
 fn host() -> Scalar<String> {
     let pattern = r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+)$";
     word("a host name or address, without a port", "link.example.org", pattern, |text| {
@@ -125,13 +120,9 @@ fn host() -> Scalar<String> {
 }
 
 fn persistence(object: &mut Object<'_>) -> Persistence {
-    let medium = object.or("medium", choice(&MEDIA), "disk", "Where: disk survives everything, memory nothing.");
-    let path = object.optional(
-        "path",
-        path("/var/lib/trellis"),
-        "Directory; where the driver keeps such things if none is named.",
-    );
-    let size_bytes = object.optional("size", bytes(), "Size of the volume, where the driver makes one.");
+    let medium = object.or("medium", choice(&MEDIA), "disk", "disk survives restarts and crashes; memory does not.");
+    let path = object.optional("path", path("/var/lib/trellis"), "Directory; chosen by the driver by default.");
+    let size_bytes = object.optional("size", bytes(), "Size of the volume, if the driver creates one.");
     match medium {
         Medium::Disk => Persistence::Disk { path, size_bytes },
         Medium::Memory => {

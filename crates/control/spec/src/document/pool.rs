@@ -1,4 +1,4 @@
-//! The fields of a pool. Which site it is at is settled later, when all sites are known.
+//! The fields of a pool. Its site is resolved later, when all sites are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,17 +19,17 @@ pub(crate) const FRAMEWORKS: [Choice<Framework>; 3] =
 pub(crate) const VENDORS: [Choice<GpuVendor>; 2] = [("nvidia", GpuVendor::Nvidia), ("amd", GpuVendor::Amd)];
 const MAX_GPUS: u32 = 64;
 
-const SITE_HELP: &str = "The site its nodes are at; the first one where none is named.";
-const IMAGE_HELP: &str = "Container or VM image, instead of the one that runtime and framework decide.";
-const APP_HELP: &str = "A ClientApp of the program itself, used for every run instead of the app it brings.";
-const ISOLATION_HELP: &str = "Who starts ClientApps: the SuperNode (subprocess), or a SuperExec beside it (process).";
-const DRAINED_HELP: &str =
-    "Numbers of nodes that finish their work and take no new one: [2] stands for the node POOL-2.";
-const CONFIG_HELP: &str = "What apps read as node config. Text may hold {index} {replicas} {pool} {site} {node}; {{ and }} \
+const SITE_HELP: &str = "Site of its nodes; the first one by default.";
+const IMAGE_HELP: &str = "Container or VM image, instead of the default of runtime and framework.";
+const APP_HELP: &str = "A built-in ClientApp, used for every run instead of the app of the run.";
+const ISOLATION_HELP: &str =
+    "How ClientApps are started: by the SuperNode (subprocess), or by a separate SuperExec (process).";
+const DRAINED_HELP: &str = "Indices of nodes that finish their work and take no new work: [2] is the node POOL-2.";
+const CONFIG_HELP: &str = "Node config of apps. Text may contain {index} {replicas} {pool} {site} {node}; {{ and }} \
                            stand for braces.";
 
 pub(crate) struct PoolDraft {
-    /// `None`: it cannot be read, or there is but one pool.
+    /// `None` if it is invalid, or the document has no `pools`.
     pub name: Option<Name>,
     pub name_at: Place,
     pub site: Option<Name>,
@@ -40,7 +40,7 @@ pub(crate) struct PoolDraft {
 }
 
 impl PoolDraft {
-    /// The pool of a document that only says how many nodes there are.
+    /// The pool of a document with `nodes` instead of `pools`.
     pub fn only(nodes: u32, at: Place) -> Self {
         let pool = plain_pool(super::only_pool(), nodes);
         let fit = Fit { image: None, framework: None, python: None, env: None, extra_args: None };
@@ -48,7 +48,7 @@ impl PoolDraft {
     }
 }
 
-/// A pool that says nothing but its name and count.
+/// A pool with defaults for everything but its name and count.
 pub(crate) fn plain_pool(name: Name, count: u32) -> Pool {
     Pool {
         name,
@@ -72,18 +72,22 @@ pub(crate) fn plain_pool(name: Name, count: u32) -> Pool {
 pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
     let name = object.required("name", name("clinics"), "Name of the pool.");
     let site = object.optional("site", crate::kind::name("cloud"), SITE_HELP);
-    let help = "How many nodes; where nothing is said 1, or the least of scaling.";
+    let help = "Number of nodes; 1 by default, or the minimum of scaling.";
     let count = object.optional("count", whole(0..=super::MAX_NODES), help);
     let drained = object.any("drained", ListOf(whole(0..=super::MAX_NODES)), DRAINED_HELP);
-    let scaling = object.optional_object("scaling", "Lets the count change by itself, within bounds.", scaling::read);
+    let scaling = object.optional_object("scaling", "Automatic scaling, within bounds.", scaling::read);
     let count = count.unwrap_or_else(|| scaling.as_ref().map_or(1, |scaling| scaling.min));
     let pool = Pool {
         image: object.optional("image", image(), IMAGE_HELP),
-        framework: object.optional("framework", choice(&FRAMEWORKS), "What the image must bring for the apps."),
+        framework: object.optional(
+            "framework",
+            choice(&FRAMEWORKS),
+            "Framework that the image must contain for the apps.",
+        ),
         client_app: object.optional("clientApp", client_app(), APP_HELP),
         isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", ISOLATION_HELP),
-        resources: object.object("resources", "What each node may use; no limit where nothing is said.", resources),
-        gpu: object.optional_object("gpu", "GPUs of each node; none without it.", gpu),
+        resources: object.object("resources", "Limits of each node; none by default.", resources),
+        gpu: object.optional_object("gpu", "GPUs of each node; none by default.", gpu),
         node_config: object.any("nodeConfig", node_config(), CONFIG_HELP),
         env: object.any("env", environment(), "Environment variables. Only administrators see their values."),
         python: object.optional("python", path("/opt/torch/bin/python"), PYTHON_HELP),
@@ -105,7 +109,7 @@ fn refuse_count_out_of_bounds(object: &Object<'_>, pool: &Pool) {
         && !(*min..=*max).contains(&pool.count)
     {
         let what = format!("{} is not within the bounds of scaling, {min} to {max}", pool.count);
-        object.at("count").refuse(what, "change one of them, or leave the count out to begin with the least");
+        object.at("count").refuse(what, "change one of them, or leave the count out to start with the minimum");
     }
 }
 
@@ -138,7 +142,7 @@ fn gpu(object: &mut Object<'_>) -> Gpu {
             "fallbackToCpu",
             flag(),
             "false",
-            "Without a GPU: use the CPU, instead of not starting.",
+            "Use the CPU if there is no GPU, instead of failing.",
         ),
     }
 }

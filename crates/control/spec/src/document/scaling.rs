@@ -1,4 +1,4 @@
-//! The fields of a pool's scaling: bounds, one policy, or rules that need no knowledge of training.
+//! The fields of a pool's scaling: bounds, and one policy or rules on metrics of machines and schedules.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ pub(crate) const POLICIES: [Choice<PolicyKind>; 5] = [
     ("roundTime", PolicyKind::RoundTime),
     ("waiting", PolicyKind::Waiting),
 ];
-/// What each policy needs, and no other.
+/// The fields that each policy requires; others have no effect.
 const NEEDS: [(&str, PolicyKind); 3] =
     [("nodesPerRun", PolicyKind::PerRun), ("idleAfter", PolicyKind::Idle), ("longestRound", PolicyKind::RoundTime)];
 const MOST_PERIODS: u32 = 1000;
 const MOST_PERCENT: u32 = 1000;
-/// A round must not be lost to a pool that shrinks below them.
+/// A pool that shrinks below these would make a round fail.
 const FIT: [&str; 2] = ["min-available-nodes", "min-train-nodes"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,25 +40,25 @@ pub(crate) fn read(object: &mut Object<'_>) -> Scaling {
                 have nothing to do go after a while; roundTime: one more while rounds take too long; waiting: as many as \
                 runs wait for.";
     let policy = object.or("policy", choice(&POLICIES), "manual", help);
-    let nodes = object.optional("nodesPerRun", whole(1..=super::MAX_NODES), "Nodes for each run; with policy: perRun.");
-    let after = object.optional("idleAfter", duration(), "After how long an idle node goes; with policy: idle.");
-    let help = "One more node while a round takes longer; with policy: roundTime.";
+    let nodes =
+        object.optional("nodesPerRun", whole(1..=super::MAX_NODES), "Nodes for each active run; with policy: perRun.");
+    let after = object.optional("idleAfter", duration(), "Idle time after which a node is removed; with policy: idle.");
+    let help = "Adds a node while a round takes longer; with policy: roundTime.";
     let longest = object.optional("longestRound", duration(), help);
-    let help =
-        "After a change of the count, the next one waits so long; with roundTime and waiting two rounds at least.";
+    let help = "Minimum time between two changes of the count; at least two rounds with roundTime and waiting.";
     let cooldown = object.or("cooldown", duration(), "5m", help);
-    let help = "Rules that need no knowledge of training, with policy: manual. At OpenNebula sites OneFlow runs them.";
+    let help = "Rules that do not depend on training, with policy: manual. At OpenNebula sites OneFlow runs them.";
     let rules = object.objects("policies", help, rule);
 
     if max.is_some_and(|max| min > max) {
-        object.at("min").refuse("it is more than max", "exchange them, or change one");
+        object.at("min").refuse("it is more than max", "swap them, or change one");
     }
     let word = crate::kind::choice_name(&POLICIES, &policy);
     for (name, kind) in NEEDS {
         if kind != policy {
             object.refuse_idle(&[name], &format!("with policy: {word}"));
         } else if !object.has(name) {
-            object.at(name).refuse("it is missing, and the policy needs it", "write it, or choose another policy");
+            object.at(name).refuse("the policy requires it", "write it, or choose another policy");
         }
     }
     if policy != PolicyKind::Manual {
@@ -75,25 +75,25 @@ pub(crate) fn read(object: &mut Object<'_>) -> Scaling {
     Scaling { min, max: max.unwrap_or(min), policy, cooldown, rules }
 }
 
-/// `None`: it cannot be used, which is noted.
+/// `None` if it has errors, which are recorded.
 fn rule(object: &mut Object<'_>) -> Option<SiteRule> {
-    let help = "A condition on the average over the machines of the pool, as OneFlow has it. Only at OpenNebula sites.";
+    let help = "A condition of OneFlow on the average of the machines of the pool. Only at OpenNebula sites.";
     let when = object.optional("when", expression(), help);
-    let help = "Minute, hour, day of the month, month, day of the week, in UTC: from then on so many (count).";
+    let help = "Minute, hour, day of the month, month, day of the week, in UTC: sets the count from then on.";
     let at = object.optional("schedule", schedule(), help);
-    let help = "How often the condition is looked at; with when. 60s where nothing is said.";
+    let help = "Interval between evaluations of the condition; with when. 60s by default.";
     let period = object.optional("period", duration(), help);
-    let help = "So many times in a row it must hold; with when. 1 where nothing is said.";
+    let help = "Number of consecutive evaluations for which it must hold; with when. 1 by default.";
     let periods = object.optional("periods", whole(1..=MOST_PERIODS), help);
-    let change = object.optional("change", change(), "How many more or fewer, or what share; with when.");
-    let count = object.optional("count", whole(0..=super::MAX_NODES), "How many, instead of a change.");
-    let help = "The next change waits so long; with when. That of scaling where nothing is said.";
+    let change = object.optional("change", change(), "Change of the count, absolute or relative; with when.");
+    let count = object.optional("count", whole(0..=super::MAX_NODES), "The count, instead of a change.");
+    let help = "Minimum time until the next change; with when. That of scaling by default.";
     let cooldown = object.optional("cooldown", duration(), help);
     match (object.has("when"), object.has("schedule")) {
         (true, true) => {
             object
                 .at("schedule")
-                .refuse("a rule has a condition or a schedule, and when is given too", "make two rules of it");
+                .refuse("a rule has a condition or a schedule, and when is set too", "make two rules of it");
             None
         }
         (false, true) => {
@@ -103,7 +103,7 @@ fn rule(object: &mut Object<'_>) -> Option<SiteRule> {
         }
         (true, false) => {
             if object.has("change") && object.has("count") {
-                object.at("count").refuse("change says how many already", "keep one of them");
+                object.at("count").refuse("change is set too", "keep one of them");
             } else if !object.has("count") {
                 missing(object, "change");
             }
@@ -121,7 +121,10 @@ fn rule(object: &mut Object<'_>) -> Option<SiteRule> {
         }
         (false, false) => {
             if object.complains() {
-                object.place().refuse("it does not say when", "write when: CPU > 80, or schedule: 0 9 * * mon-fri");
+                object.place().refuse(
+                    "the rule has neither a condition nor a schedule",
+                    "write when: CPU > 80, or schedule: 0 9 * * mon-fri",
+                );
             }
             None
         }
@@ -130,13 +133,13 @@ fn rule(object: &mut Object<'_>) -> Option<SiteRule> {
 
 fn missing(object: &Object<'_>, name: &str) {
     if !object.has(name) {
-        object.at(name).refuse("it is missing, and the rule needs it", "write how many: change: +1, or count: 4");
+        object.at(name).refuse("the rule requires it", "write how many: change: +1, or count: 4");
     }
 }
 
 fn warn_of_surprises(object: &Object<'_>, when: Option<&Expression>) {
     for surprise in when.iter().flat_map(|when| when.surprises()) {
-        object.at("when").warn(surprise, "write parentheses around what belongs together");
+        object.at("when").warn(surprise, "add parentheses");
     }
 }
 
@@ -148,7 +151,7 @@ fn seconds(duration: Duration) -> u32 {
 fn expression() -> Scalar<Expression> {
     let parse = |text: &str, _: bool| {
         let advice = "write it like CPU > 80 && MEMORY < 90";
-        Expression::parse(text).map_err(|why| Fault::because(format!("it is no condition: {why}"), advice))
+        Expression::parse(text).map_err(|why| Fault::because(format!("invalid condition: {why}"), advice))
     };
     Scalar::new("a condition", "CPU > 80", serde_json::json!({ "type": "string", "minLength": 3 }), parse)
 }
@@ -156,13 +159,13 @@ fn expression() -> Scalar<Expression> {
 fn schedule() -> Scalar<Schedule> {
     let parse = |text: &str, _: bool| {
         Schedule::parse(text)
-            .map_err(|why| Fault::because(format!("it is no schedule: {why}"), "write it like 0 9 * * mon-fri"))
+            .map_err(|why| Fault::because(format!("invalid schedule: {why}"), "write it like 0 9 * * mon-fri"))
     };
     let schema = serde_json::json!({ "type": "string", "pattern": "^ *([^ ]+ +){4}[^ ]+ *$" });
-    Scalar::new("a schedule as cron has it", "0 9 * * mon-fri", schema, parse)
+    Scalar::new("a schedule of cron", "0 9 * * mon-fri", schema, parse)
 }
 
-/// `+1`, `-2`, `+50%`. Nothing is no change.
+/// `+1`, `-2`, `+50%`. A change of 0 is refused.
 fn change() -> Scalar<Change> {
     let parse = |text: &str, _: bool| {
         let (digits, percent) = text.strip_suffix('%').map_or((text, false), |digits| (digits, true));
@@ -184,28 +187,28 @@ pub(crate) fn show_change(change: Change) -> Option<String> {
 }
 
 impl Spec {
-    /// `pool_sites`: the site of each pool; `None`: it is not known.
+    /// `pool_sites`: the site of each pool; `None`: unknown.
     pub(super) fn check_scaling(&self, pool_sites: &[Option<usize>]) {
         for (draft, site) in self.pools.iter().zip(pool_sites) {
             let Some(scaling) = &draft.pool.scaling else { continue };
             let driver = site.and_then(|site| self.sites.get(site)).and_then(|draft| draft.site.as_ref());
             let runs_rules = driver.is_some_and(|site| site.config.traits().runs_scaling_rules);
             let has_metrics = scaling.rules.iter().any(|rule| matches!(rule, SiteRule::Metric(_)));
-            // Without sites there is one, which is local.
+            // A document without sites has one, which is local.
             if has_metrics && !runs_rules && (driver.is_some() || self.sites.is_empty()) {
                 draft.scaling_at.refuse(
-                    "conditions on metrics of machines are looked at by OneFlow, and the site is not in an OpenNebula cloud",
-                    "use policy: roundTime, waiting, perRun or idle, which know what is trained",
+                    "OneFlow evaluates conditions on metrics of machines, and the site is not in an OpenNebula cloud",
+                    "use policy: roundTime, waiting, perRun or idle, which depend on training",
                 );
             }
             if runs_rules && !scaling.rules.is_empty() && scaling.min == 0 {
-                draft.scaling_at.refuse("OneFlow cannot scale what has no machine", "write min: 1 or more");
+                draft.scaling_at.refuse("OneFlow cannot scale a pool without machines", "write min: 1 or more");
             }
         }
         self.warn_of_small_pools();
     }
 
-    /// Runs that were possible could wait for nodes that scaling took away.
+    /// Runs could wait for nodes that scaling removed.
     fn warn_of_small_pools(&self) {
         let least = |draft: &super::PoolDraft| {
             u64::from(draft.pool.scaling.as_ref().map_or(draft.pool.count, |scaling| scaling.min))
@@ -223,9 +226,9 @@ impl Spec {
                 && i128::from(*wanted) > i128::from(nodes)
             {
                 let what = format!(
-                    "{key} is {wanted}, and scaling may leave {nodes} nodes: runs would wait until there are more"
+                    "{key} is {wanted}, and scaling may reduce the pools to {nodes} nodes: runs would wait for more"
                 );
-                draft.scaling_at.warn(what, "raise min, or lower what runs wait for");
+                draft.scaling_at.warn(what, "raise min, or lower the setting");
             }
         }
     }

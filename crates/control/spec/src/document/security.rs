@@ -18,18 +18,18 @@ const FILES: [&str; 3] = ["certificate", "key", "trust"];
 
 pub(crate) fn read(object: &mut Object<'_>) -> Security {
     let tls = object.object("tls", "Encryption of everything between SuperLink, nodes and commands.", tls);
-    let help = "Only nodes whose keys are registered take part. On unless nothing is encrypted.";
+    let help = "Accept only nodes with registered keys. On by default with TLS.";
     let node_auth = object.optional("nodeAuth", flag(), help);
     if tls == Tls::Off && node_auth == Some(true) {
-        let what = "nodes cannot prove who they are where nothing is encrypted (tls.mode: none)";
-        object.at("nodeAuth").refuse(what, "leave it out, or leave out tls.mode for certificates of our own");
+        let what = "nodes cannot authenticate without TLS (tls.mode: none)";
+        object.at("nodeAuth").refuse(what, "leave it out, or leave tls.mode out for automatic certificates");
     }
     Security { node_auth: node_auth.unwrap_or(tls != Tls::Off), tls }
 }
 
 fn tls(object: &mut Object<'_>) -> Tls {
-    let help = "auto: our own authority makes and renews certificates; files: they are given; none: nothing is \
-                encrypted. files where files are given, else auto.";
+    let help = "auto: our own authority issues and renews certificates; files: existing certificates; none: no \
+                encryption. The default is files if files are set, else auto.";
     let mode = object.optional("mode", choice(&TLS_MODES), help);
     let certificate =
         object.optional("certificate", path("/etc/trellis/link.pem"), "Certificate of the SuperLink (PEM).");
@@ -50,10 +50,10 @@ fn tls(object: &mut Object<'_>) -> Tls {
         Mode::Files => {
             let missing: Vec<&str> = FILES.into_iter().filter(|name| !object.has(name)).collect();
             if !missing.is_empty() {
-                let what = format!("{} must be given too", missing.join(" and "));
+                let what = format!("{} must be set too", missing.join(" and "));
                 object
                     .place()
-                    .refuse(what, "give certificate, key and trust, or none of them for certificates of our own");
+                    .refuse(what, "set certificate, key and trust, or none of them for automatic certificates");
             }
             let file = Option::<PathBuf>::unwrap_or_default;
             Tls::Files { certificate: file(certificate), key: file(key), trust: file(trust) }

@@ -1,4 +1,4 @@
-//! The fields of a site: a name, one driver with its own, and how it is reached.
+//! The fields of a site: its name, the fields of one driver, and its link.
 
 use super::link;
 use crate::federation::{Name, Site};
@@ -8,7 +8,7 @@ use crate::problem::Place;
 use crate::site_kind::{SiteConfig, SiteKind};
 
 pub(crate) struct SiteDraft {
-    /// `None`: it cannot be read.
+    /// `None` if it is invalid.
     pub site: Option<Site>,
     pub name: Option<Name>,
     pub name_at: Place,
@@ -16,8 +16,8 @@ pub(crate) struct SiteDraft {
 }
 
 pub(crate) fn read(object: &mut Object<'_>) -> SiteDraft {
-    let name = object.required("name", name("cloud"), "Name of the site, by which coordinator and pools refer to it.");
-    let help = "Most nodes that the site may hold; as many as the driver can where nothing is said.";
+    let name = object.required("name", name("cloud"), "Name of the site, to which coordinator and pools refer.");
+    let help = "Maximum number of nodes at the site; unlimited by default.";
     let max_nodes = object.optional("maxNodes", whole(0..=super::MAX_NODES), help);
     let mut given: Vec<(&str, Option<SiteConfig>)> = Vec::new();
     for kind in SiteKind::all() {
@@ -25,12 +25,10 @@ pub(crate) fn read(object: &mut Object<'_>) -> SiteDraft {
         given.extend(config.map(|config| (kind.name, config)));
     }
     if let [(first, _), (second, _), ..] = given[..] {
-        object
-            .at(second)
-            .refuse(format!("a site has one driver, and {first} is given too"), "make it a site of its own");
+        object.at(second).refuse(format!("a site has one driver, and {first} is set too"), "make it a site of its own");
     }
     let config = given.pop().map_or_else(|| Some(SiteConfig::default()), |(_, config)| config);
-    let help = "How the site and the coordinator's reach each other: without wireguard, by the addresses that the coordinator \
+    let help = "Connection between the site and the coordinator's site: without wireguard, by the addresses that the coordinator \
                 advertises.";
     let (link, idle_timeout) = object.object("link", help, link::read);
     let site = name.clone().zip(config).zip(link);

@@ -10,7 +10,7 @@ use super::{Fault, Scalar};
 use crate::federation::Name;
 use crate::problem::suggest;
 
-/// One of a few words: how it is written, and what it stands for.
+/// A word of a document, and its value.
 pub type Choice<T> = (&'static str, T);
 
 pub fn flag() -> Scalar<bool> {
@@ -46,13 +46,13 @@ pub fn port() -> Scalar<NonZeroU16> {
     Scalar::new("a port from 1 to 65535", "9092", schema, parse)
 }
 
-/// A number may not begin with 0: some programs would take it for an octal one.
+/// A number must not begin with 0, because some programs would read it as octal.
 fn digits(text: &str, plain: bool) -> Option<&str> {
     let sound = plain && text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     sound.then_some(text)
 }
 
-/// Text without blanks, that `fits`.
+/// Text without blanks that `fits` accepts.
 pub fn word(words: &str, example: &'static str, pattern: &'static str, fits: fn(&str) -> bool) -> Scalar<String> {
     let parse = move |text: &str, _: bool| {
         let sound = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control()) && fits(text);
@@ -62,17 +62,17 @@ pub fn word(words: &str, example: &'static str, pattern: &'static str, fits: fn(
     Scalar::new(words, example, schema, parse)
 }
 
-/// Any text, also one that looks like a number.
+/// Any text, including text that looks like a number.
 pub fn text(words: &str, example: &'static str) -> Scalar<String> {
     let parse = |text: &str, _: bool| match text.contains('\0') {
-        true => Err(Fault::because("it holds a NUL character, which no program can be given", "leave it out")),
+        true => Err(Fault::because("it contains a NUL character, which programs cannot receive", "leave it out")),
         false => Ok(text.to_owned()),
     };
     let schema = json!({ "type": ["string", "number", "boolean"] });
     Scalar::new(words, example, schema, parse)
 }
 
-/// Text, also a number.
+/// Text or a number.
 pub fn id(words: &str, example: &'static str) -> Scalar<String> {
     Scalar::new(words, example, json!({ "type": ["string", "integer"] }), |text, _| {
         let sound = !text.is_empty() && !text.contains(char::is_control);
@@ -127,7 +127,7 @@ fn either(names: &[&str]) -> String {
     }
 }
 
-/// How a value is written.
+/// The word of a value in documents.
 pub fn choice_name<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
     choices.iter().find(|(_, known)| known == value).map(|(name, _)| *name).expect("every value has a word")
 }

@@ -1,4 +1,4 @@
-//! Kinds of mappings and lists whose content is the user's: node config, run config, environment, arguments.
+//! Kinds of mappings and lists whose content users choose: node config, run config, environment, arguments.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ pub(super) const CONFIG_KEYS: &str = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$";
 const ENVIRONMENT_KEYS: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
 const LABEL_KEYS: &str = r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,252}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$";
 
-/// Values may hold placeholders.
+/// Values may contain placeholders.
 pub(crate) fn node_config() -> MapOf<ConfigTemplate> {
     let parse = |text: &str, plain: bool| match config_value(text, plain)? {
         ConfigTemplate::Text(text) => match placeholder_fault(&text) {
@@ -20,7 +20,7 @@ pub(crate) fn node_config() -> MapOf<ConfigTemplate> {
         },
         value => Ok(value),
     };
-    let words = "true, false, a number, or text that may hold placeholders";
+    let words = "true, false, a number, or text that may contain placeholders";
     config_map(words, "\"ward-{index}\"", parse)
 }
 
@@ -85,7 +85,7 @@ fn config_key(key: &str) -> bool {
     key.split('.').all(part)
 }
 
-/// What is written without quotes and looks like true, false or a number is that.
+/// A value without quotes that looks like true, false or a number is parsed as such.
 fn config_value(text: &str, plain: bool) -> Result<ConfigTemplate, Fault> {
     match (text, plain) {
         (_, true) => match text {
@@ -97,17 +97,17 @@ fn config_value(text: &str, plain: bool) -> Result<ConfigTemplate, Fault> {
             },
         },
         (_, false) if text.contains('\0') => {
-            Err(Fault::because("it holds a NUL character, which no program can be given", "leave it out"))
+            Err(Fault::because("it contains a NUL character, which programs cannot receive", "leave it out"))
         }
         (_, false) => Ok(ConfigTemplate::Text(text.to_owned())),
     }
 }
 
-/// `None`: it does not look like a number.
+/// `None` if the text does not look like a number.
 fn number_as_written(text: &str) -> Option<Result<ConfigTemplate, Fault>> {
     let digits = text.trim_start_matches(['-', '+']);
     if [".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"].contains(&digits) {
-        let what = format!("{text} is not a number that can be computed with");
+        let what = format!("{text} is not a finite decimal number");
         return Some(Err(Fault::because(what, "write a number, or quotes around it if it is text")));
     }
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {

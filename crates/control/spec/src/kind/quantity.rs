@@ -1,4 +1,4 @@
-//! Kinds of amounts: sizes, processors, lengths of time, shares.
+//! Kinds of amounts: sizes, processors, durations, shares.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::amount;
 const MAX_CPU_MILLIS: u32 = 1_000_000;
 const LONGEST: Duration = Duration::from_secs(30 * 86400);
 
-/// Nodes that may be away at once: so many, or a share of all.
+/// Number of nodes that may be unavailable at once, absolute or as a share of all.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unavailable {
     Nodes(u32),
@@ -38,7 +38,7 @@ pub(crate) fn cpu() -> Scalar<u32> {
 pub(crate) fn duration() -> Scalar<Duration> {
     let parse = |text: &str, _: bool| amount::duration(text).filter(|found| *found <= LONGEST).ok_or(Fault::Unfit);
     let schema = json!({ "type": "string", "pattern": "^[0-9]+ ?[smhd]$" });
-    Scalar::new("a length of time, up to 30d", "30s, 5m or 1h", schema, parse)
+    Scalar::new("a duration, up to 30d", "30s, 5m or 1h", schema, parse)
 }
 
 /// Above 0, up to 1.

@@ -12,30 +12,30 @@ use crate::kind::{Fault, MapOf, Scalar, choice, flag, port, text, whole};
 use crate::node_config::{looks_like_go, with_literal_braces};
 use crate::object::Object;
 
-/// What it fills in; anything else in braces is text to it.
+/// Placeholders of the operator; other text in braces is literal.
 const PLACEHOLDERS: [&str; 4] = ["index", "replicas", "pool", "node"];
 const MAX_GPUS: u32 = 64;
 
-/// What pools have unless they say otherwise.
+/// The settings of pools that do not set their own.
 pub(super) struct Settings {
     pub image: Option<String>,
     pub env: BTreeMap<String, String>,
     pub isolation: Isolation,
 }
 
-/// The list `env`. Where a value comes from a secret, that is named in a warning and the variable left out.
+/// The list `env`. A variable from a Secret causes a warning and is ignored.
 pub(super) fn environment(object: &mut Object<'_>) -> BTreeMap<String, String> {
     let variables = object.objects("env", "", |variable| {
         let name = variable.required("name", text("the name of a variable", "HTTPS_PROXY"), "");
         let value = variable.optional("value", text("text", "\"http://proxy:3128\""), "");
-        // Without either it is set, and empty.
+        // A variable without value and source is empty.
         let value = value.or_else(|| (!variable.has("valueFrom")).then(String::new));
         name.zip(value)
     });
     variables.into_iter().flatten().collect()
 }
 
-/// Limits count, and requests where there are none.
+/// The limits, or the requests if there are no limits.
 pub(super) fn resources(object: &mut Object<'_>) -> Resources {
     let limits = object.object("limits", "", quantities);
     let requests = object.object("requests", "", quantities);
@@ -82,12 +82,12 @@ pub(super) fn gpu(object: &mut Object<'_>) -> Option<Gpu> {
     if object.or("mountAll", flag(), "false", "") {
         object
             .at("mountAll")
-            .warn("all GPUs of a machine at once have no counterpart; count is taken", "write how many");
+            .warn("all GPUs of a machine at once have no counterpart; count is used", "set the number");
     }
     enabled.then_some(Gpu { vendor, count, memory_fraction: None, fallback_to_cpu: false })
 }
 
-/// The mapping `nodeConfig`, all of whose values are text there.
+/// The mapping `nodeConfig`, whose values are all text.
 pub(super) fn node_config(object: &mut Object<'_>, on_each_machine: bool) -> BTreeMap<String, ConfigTemplate> {
     let values = Scalar::new("text", "\"{index}\"", json!({}), |text, _| Ok((text.to_owned(), typed(text))));
     let values = object.any("nodeConfig", MapOf::of_config(values), "");
@@ -95,7 +95,7 @@ pub(super) fn node_config(object: &mut Object<'_>, on_each_machine: bool) -> BTr
         if looks_like_go(text) {
             object
                 .at("nodeConfig")
-                .warn(format!("{key} is {text:?}, which the operator takes as it is; so do we"), "write {index}");
+                .warn(format!("{key} is {text:?}, which stays literal text, as in the operator"), "write {index}");
         }
         if on_each_machine && (text.contains("{index}") || text.contains("{replicas}")) {
             let what = format!("{key} uses {{index}} or {{replicas}}, which do not exist with mode: DaemonSet");
@@ -105,7 +105,7 @@ pub(super) fn node_config(object: &mut Object<'_>, on_each_machine: bool) -> BTr
     values.into_iter().map(|(key, (_, value))| (key, value)).collect()
 }
 
-/// A text that is a whole number, `true` or `false` arrives at the node as that; one with a fraction stays text.
+/// Whole numbers, `true` and `false` get their type; numbers with a fraction stay text.
 fn typed(text: &str) -> ConfigTemplate {
     let digits = text.trim_start_matches(['-', '+']);
     let number = (digits == "0" || !digits.starts_with('0')).then(|| text.parse().ok()).flatten();

@@ -14,36 +14,36 @@ use crate::yaml::Map;
 const EXPOSURES: [Choice<Exposure>; 3] =
     [("ClusterIP", Exposure::Cluster), ("NodePort", Exposure::NodePort), ("LoadBalancer", Exposure::LoadBalancer)];
 
-/// A namespace of a Kubernetes cluster, and what pods there are made of.
+/// A namespace of a Kubernetes cluster, and the images of its pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeSite {
-    /// `None`: as kubectl finds it, or the cluster that we run in.
+    /// `None`: that of kubectl, or of the pod that we run in.
     #[serde(default)]
     pub kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig; `None`: the current one.
+    /// Context of the kubeconfig; `None`: the current one.
     pub context: Option<String>,
     pub namespace: String,
-    /// How the coordinator is reached from outside of the cluster.
+    /// How clients outside of the cluster reach the coordinator.
     #[serde(default)]
     pub exposure: Exposure,
-    /// Annotations of the coordinator's Service, for whoever provides load balancers.
+    /// Annotations of the coordinator's Service, for load balancers.
     #[serde(default)]
     pub service_annotations: BTreeMap<String, String>,
-    /// `None`: the cluster's default one.
+    /// `None`: the default one of the cluster.
     #[serde(default)]
     pub storage_class: Option<String>,
     #[serde(default)]
     pub images: KubeImages,
-    /// Names of secrets.
+    /// Names of Secrets.
     #[serde(default)]
     pub image_pull_secrets: Vec<String>,
-    /// Labels of the machines that pods may be on.
+    /// Labels that select the machines for pods.
     #[serde(default)]
     pub node_selector: BTreeMap<String, String>,
 }
 
 impl KubeSite {
-    /// A namespace of the cluster that is found without being told.
+    /// A namespace of the default cluster.
     pub fn of(namespace: &str) -> KubeSite {
         KubeSite {
             kubeconfig: None,
@@ -59,7 +59,7 @@ impl KubeSite {
     }
 }
 
-/// From where the coordinator's Service is reached.
+/// Scope in which the coordinator's Service is reachable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exposure {
     #[default]
@@ -68,7 +68,7 @@ pub enum Exposure {
     LoadBalancer,
 }
 
-/// `None`: those that are named after our programs.
+/// `None`: the images named after our programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeImages {
     pub superlink: Option<String>,
@@ -81,23 +81,21 @@ impl SiteFields for KubeSite {
     const HELP: &'static str = "Pods in a Kubernetes cluster.";
 
     fn read(object: &mut Object<'_>) -> Option<KubeSite> {
-        let help = "File that says where clusters are and who calls; as kubectl finds it (`KUBECONFIG`, `~/.kube/config`), or the \
-                    cluster that we run in, where none is named.";
+        let help = "Kubeconfig file. The default is that of kubectl (`KUBECONFIG`, `~/.kube/config`), or the \
+                    cluster that we run in.";
         let kubeconfig = object.optional("kubeconfig", path("/etc/trellis/kubeconfig"), help);
-        let help = "Context of the kubeconfig; the current one where none is named.";
+        let help = "Context of the kubeconfig; the current one by default.";
         let context = object.optional("context", id("the name of a context", "staging"), help);
         let namespace = dns_label("the name of a namespace", "federations");
-        let namespace =
-            object.or("namespace", namespace, "default", "Namespace of everything. It must be there already.");
-        let help = "How the coordinator is reached.";
+        let namespace = object.or("namespace", namespace, "default", "Namespace of all objects. It must exist.");
+        let help = "How clients reach the coordinator.";
         let (exposure, service_annotations) = object.object("service", help, service);
-        let help = "Storage class of what must last; the cluster's default one where none is named.";
+        let help = "Storage class of persistent volumes; the default one of the cluster by default.";
         let storage_class = object.optional("storageClass", id("the name of a storage class", "fast-ssd"), help);
-        let images =
-            object.object("images", "What pods are made of, where coordinator and pools do not say.", kube_images);
-        let help = "Secrets with which images are pulled.";
+        let images = object.object("images", "Default images of pods.", kube_images);
+        let help = "Secrets for pulling images.";
         let pull_secrets = object.any("imagePullSecrets", ListOf(dns_label("the name of a secret", "registry")), help);
-        let help = "Labels of the machines that pods may be on.";
+        let help = "Labels of the machines on which pods may run.";
         let node_selector = object.any("nodeSelector", labels("topology.kubernetes.io/zone", "\"zone-a\""), help);
         Some(KubeSite {
             kubeconfig,
@@ -142,18 +140,17 @@ impl SiteFields for KubeSite {
 }
 
 fn service(object: &mut Object<'_>) -> (Exposure, BTreeMap<String, String>) {
-    let help =
-        "From where: pods of the cluster, machines that reach its nodes, or everybody whom its load balancer serves.";
+    let help = "Scope: pods of the cluster, clients that reach its nodes, or clients of its load balancer.";
     let exposure = object.or("type", choice(&EXPOSURES), "ClusterIP", help);
-    let help = "Annotations of the Service, for whoever provides load balancers.";
+    let help = "Annotations of the Service, for load balancers.";
     (exposure, object.any("annotations", labels("metallb.io/address-pool", "\"lab\""), help))
 }
 
 fn kube_images(object: &mut Object<'_>) -> KubeImages {
     let image = || id("an image", "trellis-supernode:1.0");
     KubeImages {
-        superlink: object.optional("superlink", image(), "Of the coordinator; ours, of this version."),
-        supernode: object.optional("supernode", image(), "Of the nodes; ours, of this version."),
+        superlink: object.optional("superlink", image(), "Image of the coordinator; ours of this version by default."),
+        supernode: object.optional("supernode", image(), "Image of the nodes; ours of this version by default."),
     }
 }
 

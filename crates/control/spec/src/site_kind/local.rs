@@ -19,10 +19,10 @@ pub struct LocalSite {
 impl SiteFields for LocalSite {
     const NAME: &'static str = "local";
     const STORED: &'static str = "Local";
-    const HELP: &'static str = "This machine. The driver of a site that names none.";
+    const HELP: &'static str = "This machine. The default driver.";
 
     fn read(object: &mut Object<'_>) -> Option<LocalSite> {
-        let help = "What runs the programs: processes (none), or containers.";
+        let help = "Runs the programs as processes (none), or in containers.";
         Some(LocalSite { containers: object.or("containers", choice(&CONTAINERS), "none", help) })
     }
 

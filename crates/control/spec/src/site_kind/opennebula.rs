@@ -11,15 +11,15 @@ use crate::object::Object;
 use crate::write::show_path;
 use crate::yaml::Map;
 
-/// A zone of an OpenNebula cloud, and what VMs there are made of.
+/// A zone of an OpenNebula cloud, and the images of its VMs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneSite {
-    /// Of the XML-RPC API.
+    /// URL of the XML-RPC API.
     pub endpoint: String,
-    /// Of OneFlow; `None`: port 2474 of the same host.
+    /// URL of OneFlow; `None`: port 2474 of the same host.
     pub flow: Option<String>,
     pub zone: Option<String>,
-    /// File with `user:password` or `user:token`; `None`: as OpenNebula's own programs (`ONE_AUTH`, `~/.one/one_auth`).
+    /// File with `user:password` or `user:token`; `None`: that of OpenNebula's own programs (`ONE_AUTH`, `~/.one/one_auth`).
     pub auth_file: Option<PathBuf>,
     /// Credentials may be sent over `http://` to another machine.
     #[serde(default)]
@@ -28,12 +28,12 @@ pub struct OneSite {
     pub network: String,
     /// Datastore of images, by name or number; `None`: the default one.
     pub datastore: Option<String>,
-    /// Images by name or number, or files that are uploaded; `None`: those that `trellis image build` names.
+    /// Images by name or number, or files to upload; `None`: those of `trellis image build`.
     pub images: OneImages,
 }
 
 impl OneSite {
-    /// The fields whose URL sends the credentials to another machine without encryption, each with its URL.
+    /// The fields with `http://` URLs of other machines, which would send credentials unencrypted, with these URLs.
     pub fn plain_http(&self) -> Vec<(&'static str, &str)> {
         let urls = [("endpoint", Some(self.endpoint.as_str())), ("flow", self.flow.as_deref())];
         urls.into_iter()
@@ -66,21 +66,21 @@ impl SiteFields for OneSite {
     const HELP: &'static str = "Virtual machines in an OpenNebula cloud.";
 
     fn read(object: &mut Object<'_>) -> Option<OneSite> {
-        let endpoint = object.required("endpoint", url(), "Where its API (XML-RPC) is.");
-        let flow = "Where OneFlow is; port 2474 of the same host where nothing is said.";
+        let endpoint = object.required("endpoint", url(), "URL of its XML-RPC API.");
+        let flow = "URL of OneFlow; port 2474 of the same host by default.";
         let flow = object.optional("flow", url_like("https://one.example.org:2474"), flow);
         let zone =
             object.optional("zone", id("a zone, by name or number", "edge-1"), "Zone of a federation of clouds.");
-        let help = "File with `user:password`, or a token in place of the password; as OpenNebula's own programs where nothing \
-                    is said (`ONE_AUTH`, `~/.one/one_auth`).";
+        let help = "File with `user:password`, or a token in place of the password; the file of OpenNebula's own \
+                    programs by default (`ONE_AUTH`, `~/.one/one_auth`).";
         let auth_file = object.optional("authFile", path("/etc/trellis/one_auth"), help);
-        let help = "Send the credentials over `http://` to another machine too. Everybody on the way can read them.";
+        let help = "Permit sending credentials over `http://` to another machine, readable on the path.";
         let allow_plain_http = object.or("allowPlainHttp", flag(), "false", help);
-        let help = "The virtual network that the machines are in.";
+        let help = "Virtual network of the machines.";
         let network = object.required("network", id("a network, by name or number", "private"), help);
-        let help = "Where images are put that are uploaded; the default datastore where none is named.";
+        let help = "Datastore for uploaded images; the default one by default.";
         let datastore = object.optional("datastore", id("a datastore, by name or number", "images"), help);
-        let images = object.object("images", "What machines boot from.", images);
+        let images = object.object("images", "Images of the machines.", images);
         let (endpoint, network) = endpoint.zip(network)?;
         Some(OneSite { endpoint, flow, zone, auth_file, allow_plain_http, network, datastore, images })
     }
@@ -116,9 +116,13 @@ fn images(object: &mut Object<'_>) -> OneImages {
         superlink: object.optional(
             "superlink",
             image(),
-            "Of the coordinator; the one that `trellis image build` makes.",
+            "Image of the coordinator; that of `trellis image build` by default.",
         ),
-        supernode: object.optional("supernode", image(), "Of the nodes; the one that `trellis image build` makes."),
+        supernode: object.optional(
+            "supernode",
+            image(),
+            "Image of the nodes; that of `trellis image build` by default.",
+        ),
     }
 }
 

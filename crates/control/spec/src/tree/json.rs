@@ -1,8 +1,8 @@
-//! The one thing in JSON that is not YAML: a letter beyond the first 65,536, written as two escapes.
+//! The only JSON syntax that is not YAML: a character beyond the first 65,536, written as two escapes.
 
 use std::borrow::Cow;
 
-/// The same document with one escape, as YAML has it, for each such pair. Texts that are not JSON stay as they are.
+/// Replaces each such pair by one escape of YAML. Other texts are unchanged.
 pub(super) fn as_yaml(text: &str) -> Cow<'_, str> {
     let has_pairs = text.contains("\\ud") || text.contains("\\uD");
     if !has_pairs || serde_json::from_str::<serde_json::Value>(text).is_err() {
@@ -19,7 +19,7 @@ pub(super) fn as_yaml(text: &str) -> Cow<'_, str> {
                 joined.push_str(&format!("\\U{letter:08x}"));
                 12
             }
-            // The letter after a backslash may be another one.
+            // The character after a backslash may be another backslash.
             _ => {
                 joined.push_str(&escape[..2]);
                 2
@@ -31,7 +31,7 @@ pub(super) fn as_yaml(text: &str) -> Cow<'_, str> {
     Cow::Owned(joined)
 }
 
-/// The number of an escape like `\ud83d` that a text begins with.
+/// The number of an escape like `\ud83d` at the start of a text.
 fn half(text: &str) -> Option<u32> {
     text.strip_prefix("\\u").and_then(|digits| digits.get(..4)).and_then(|digits| u32::from_str_radix(digits, 16).ok())
 }

@@ -1,4 +1,4 @@
-//! Federations of every shape that a document can have.
+//! Random federations of every shape that a document can have.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -55,7 +55,7 @@ prop_compose! {
     }
 }
 
-/// Links sites by tunnels, where they can have a gateway.
+/// Links sites by tunnels, if they support gateways.
 fn join(federation: &mut Federation, spoke: Option<WireGuardLink>) {
     let hub = federation.coordinator.site;
     if !federation.sites[hub].config.traits().makes_gateways {
@@ -82,7 +82,7 @@ fn join(federation: &mut Federation, spoke: Option<WireGuardLink>) {
     }
 }
 
-/// What is elsewhere must be reached, and unseen by others.
+/// Sites elsewhere need a reachable, encrypted coordinator.
 fn let_reach(federation: &mut Federation) {
     let hub = federation.coordinator.site;
     let local = |site: usize| federation.sites[site].config.traits().on_this_machine;
@@ -194,7 +194,7 @@ fn any_number() -> impl Strategy<Value = ConfigTemplate> {
     ]
 }
 
-/// Text with placeholders, in which every other brace is doubled.
+/// Text with placeholders and escaped braces.
 fn template() -> impl Strategy<Value = ConfigTemplate> {
     let text = any::<String>().prop_map(|text| text.replace('\0', "").replace('{', "{{").replace('}', "}}"));
     let placeholder = select(vec!["{index}", "{replicas}", "{pool}", "{site}", "{node}"]).prop_map(str::to_owned);
@@ -251,7 +251,7 @@ fn resources() -> impl Strategy<Value = Resources> {
 
 type Sites = Vec<(SiteConfig, Option<u32>)>;
 
-/// A site, and what its driver can use: an image, or else an interpreter.
+/// A site, and the fields that its driver supports: an image or an interpreter.
 fn place(sites: Sites) -> impl Strategy<Value = (usize, Option<String>, Option<PathBuf>)> {
     (0..sites.len(), of("[a-z0-9./:@-]{1,30}"), of(path())).prop_map(move |(site, image, python)| {
         match sites[site].0.traits().starts_processes() {
@@ -264,7 +264,7 @@ fn place(sites: Sites) -> impl Strategy<Value = (usize, Option<String>, Option<P
 fn coordinator(sites: Sites) -> impl Strategy<Value = Coordinator> {
     let port = || of((1u16..=10_000).prop_map(|port| port));
     let ports = (port(), port(), port(), port()).prop_map(|(fleet, control, app, http)| {
-        // Each from a range of its own, so that no two are the same.
+        // Disjoint ranges, so that no two ports are the same.
         let port = |port: Option<u16>, base: u16| port.map(|port| NonZeroU16::new(port + base).unwrap());
         (port(fleet, 0), port(control, 10_000), port(app, 20_000), port(http, 30_000))
     });
@@ -325,7 +325,7 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
     )
 }
 
-/// Appliances take neither.
+/// Appliances support neither.
 fn fit_program(
     env: BTreeMap<String, String>,
     extra_args: Vec<String>,
@@ -341,7 +341,7 @@ fn gpu() -> impl Strategy<Value = Gpu> {
     )
 }
 
-/// Rules go with the policy `Manual`, those on metrics with OpenNebula, and OneFlow wants a machine.
+/// Rules require the policy `Manual`, those on metrics OpenNebula, and OneFlow at least one machine.
 fn fit_rules(mut scaling: Scaling, is_one: bool) -> Scaling {
     let keeps = |rule: &SiteRule| is_one || matches!(rule, SiteRule::Schedule { .. });
     scaling.rules.retain(keeps);
