@@ -1,8 +1,8 @@
-//! The suites that every driver and every store must pass, whatever they are made of.
+//! The conformance suites that every driver and every store must pass.
 //!
-//! A driver's own tests wrap it as a [`Subject`] and run each case of [`driver_cases`] on an empty one, on whatever
-//! runtime they like. A case panics where the driver breaks the port's word. Cases wait for events, by the subject's
-//! clock, with [`PATIENCE_MS`] as the end of a test that hangs.
+//! The tests of a driver wrap it as a [`Subject`], and run each case of [`driver_cases`] on an empty one, with any async runtime. A
+//! case panics if the driver breaks a guarantee of the port. Cases poll on the clock of the subject, with [`TIMEOUT_MS`] as the
+//! limit of each wait.
 
 mod driver;
 pub mod specs;
@@ -22,35 +22,34 @@ use crate::resource::{Desired, Part, ResourceId};
 pub use driver::driver_cases;
 pub use store::{StoreCase, StoreSubject, store_cases};
 
-/// A driver that has not come to what it was asked for after this long has failed.
-pub const PATIENCE_MS: Millis = 120_000;
-/// Between two looks.
-const LOOK_MS: Millis = 100;
+/// A driver that has not completed an action after this time has failed.
+pub const TIMEOUT_MS: Millis = 120_000;
+const POLL_INTERVAL_MS: Millis = 100;
 
-/// A driver under test, with nothing made yet.
+/// An empty driver under test.
 pub struct Subject {
     pub driver: Arc<dyn Driver>,
     pub clock: Arc<dyn Clock>,
-    /// A site where the driver can make things.
+    /// A site at which the driver can create resources.
     pub site: Name,
     pub desired: MakeDesired,
 }
 
-/// What the driver is to make under an id: something cheap that becomes ready. Another number, another generation.
+/// The desired state for an id: something cheap that becomes ready. Each number has its own generation.
 pub type MakeDesired = Box<dyn Fn(&ResourceId, u32) -> Desired + Send + Sync>;
 
-/// One promise of the port: what it says, and how it is put to the test.
+/// A guarantee of the port: its name, and the test of it.
 pub type Case = (&'static str, fn(&Subject) -> Call<'_, ()>);
 
 impl Subject {
     pub(self) fn id(&self, federation: &str, part: Part) -> ResourceId {
-        let federation = Name::new(federation).expect("the suite's names are names");
+        let federation = Name::new(federation).expect("a valid name");
         ResourceId { federation, site: self.site.clone(), part }
     }
 
-    pub(self) fn want(&self, id: &ResourceId, variant: u32) -> Desired {
+    pub(self) fn desired_state(&self, id: &ResourceId, variant: u32) -> Desired {
         let desired = (self.desired)(id, variant);
-        assert_eq!(desired.id, *id, "the subject makes what it was asked for");
+        assert_eq!(desired.id, *id, "the subject changes the id");
         desired
     }
 
@@ -62,34 +61,34 @@ impl Subject {
         self.driver.apply(&Action { order, verb }).await
     }
 
-    /// Asks for something that must be done, or begun.
-    pub(self) async fn make(&self, serial: u64, verb: Verb) {
+    /// Applies an action, which must be completed or started.
+    pub(self) async fn apply_accepted(&self, serial: u64, verb: Verb) {
         let text = verb.to_string();
         let outcome = self.apply(serial, verb).await;
         assert!(matches!(outcome, Outcome::Done | Outcome::Started), "{text}: {outcome:?}");
     }
 
-    pub(self) async fn see(&self, id: &ResourceId) -> Presence {
+    pub(self) async fn observe(&self, id: &ResourceId) -> Presence {
         match self.driver.observe(&id.federation, &id.site).await {
             Observation::Unreachable { why } => panic!("site {} cannot be reached: {why}", id.site),
-            Observation::Reached(seen) => match seen.resources.get(id) {
+            Observation::Reached(site) => match site.resources.get(id) {
                 Some(presence) => presence.clone(),
-                None if seen.complete => Presence::Absent,
+                None if site.complete => Presence::Absent,
                 None => Presence::Unknown { why: "the observation is not complete".to_owned() },
             },
         }
     }
 
-    /// Looks until it is so.
+    /// Polls until the condition holds.
     pub(self) async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Presence) -> bool) -> Presence {
-        let end_ms = self.clock.now_ms() + PATIENCE_MS;
+        let end_ms = self.clock.now_ms() + TIMEOUT_MS;
         loop {
-            let presence = self.see(id).await;
+            let presence = self.observe(id).await;
             if is_so(&presence) {
                 return presence;
             }
             assert!(self.clock.now_ms() < end_ms, "{id} does not become {what}: {presence:?}");
-            self.clock.sleep_until(self.clock.now_ms() + LOOK_MS).await;
+            self.clock.sleep_until(self.clock.now_ms() + POLL_INTERVAL_MS).await;
         }
     }
 

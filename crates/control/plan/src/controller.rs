@@ -103,7 +103,7 @@ pub struct Preview {
 }
 
 /// Placeholder for the address of a coordinator that was never observed.
-const UNSEEN_COORDINATOR: &str = "address-of-the-coordinator";
+const COORDINATOR_PLACEHOLDER: &str = "address-of-the-coordinator";
 const USUAL_FLEET_PORT: u16 = 9092;
 
 pub struct Controller {
@@ -153,7 +153,7 @@ impl Controller {
         let mut ledger = ledger.clone();
         ledger.coordinator_address.get_or_insert_with(|| {
             let port = federation.coordinator.endpoints.fleet.map_or(USUAL_FLEET_PORT, |port| port.get());
-            format!("{UNSEEN_COORDINATOR}:{port}")
+            format!("{COORDINATOR_PLACEHOLDER}:{port}")
         });
         let all = blueprints(federation, observed, &self.inventory(), &ledger, self.clock.now_ms());
         let all: Vec<Desired> = all.into_values().collect();

@@ -154,7 +154,7 @@ impl Ledger {
     }
 
     /// Records that an action is applied at `now_ms`.
-    pub(crate) fn asked(&mut self, verb: &Verb, now_ms: Millis) {
+    pub(crate) fn record_attempt(&mut self, verb: &Verb, now_ms: Millis) {
         let id = verb.id().clone();
         let generation = verb.generation();
         if let Verb::Create(desired) | Verb::Replace(desired) = verb {
@@ -165,7 +165,7 @@ impl Ledger {
             let applied = Applied { generation: Some(desired.generation), since_ms: now_ms, shards, totals };
             self.applied.insert(id.clone(), applied);
         }
-        let count = self.tries.get(&id).filter(|tries| tries.goes_on_with(verb)).map_or(0, |tries| tries.count);
+        let count = self.tries.get(&id).filter(|tries| tries.continues(verb)).map_or(0, |tries| tries.count);
         let count = count.saturating_add(1);
         let verb = verb.word().to_owned();
         let tries = Attempts { verb, generation, count, last_ms: now_ms, answered: false, why: None, never: false };
@@ -188,7 +188,7 @@ impl Ledger {
 
 impl Attempts {
     /// Whether `verb` is a further attempt at the same goal. A drain is no attempt at the action that follows it.
-    fn goes_on_with(&self, verb: &Verb) -> bool {
+    fn continues(&self, verb: &Verb) -> bool {
         let either_is_of_any = self.generation.is_none() || verb.generation().is_none();
         match self.verb == verb.word() {
             true => self.generation == verb.generation(),

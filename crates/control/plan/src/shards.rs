@@ -100,7 +100,7 @@ mod tests {
         NodeKey { pool: Name::new(pool).expect("a name"), index }
     }
 
-    fn nobody(_: u32, _: &NodeKey) -> bool {
+    fn never_in_use(_: u32, _: &NodeKey) -> bool {
         false
     }
 
@@ -113,10 +113,10 @@ mod tests {
         let mut table = ShardTable::default();
         let old = key("old", 0);
         let new = key("new", 0);
-        assert!(table.assign(&[&old], None, nobody).is_empty());
-        assert_eq!(table.assign(&[&new], None, nobody), [&new], "the only shard is still held");
+        assert!(table.assign(&[&old], None, never_in_use).is_empty());
+        assert_eq!(table.assign(&[&new], None, never_in_use), [&new], "the only shard is still held");
         table.release_others(&BTreeSet::from([&new]));
-        assert!(table.assign(&[&new], None, nobody).is_empty());
+        assert!(table.assign(&[&new], None, never_in_use).is_empty());
         assert_eq!(numbers(&table), [(0, "new-0".to_owned())]);
         assert_eq!(table.total(None), 1);
     }
@@ -125,9 +125,9 @@ mod tests {
     fn fewer_partitions_renumber_the_nodes_beyond() {
         let mut table = ShardTable::default();
         let (a, b, c) = (key("a", 0), key("a", 1), key("a", 2));
-        table.assign(&[&a, &b, &c], None, nobody);
+        table.assign(&[&a, &b, &c], None, never_in_use);
         table.release_others(&BTreeSet::from([&a, &c]));
-        assert!(table.assign(&[&a, &c], Some(2), nobody).is_empty());
+        assert!(table.assign(&[&a, &c], Some(2), never_in_use).is_empty());
         assert_eq!(numbers(&table), [(0, "a-0".to_owned()), (1, "a-2".to_owned())]);
     }
 

@@ -1,7 +1,7 @@
-//! A world that is not there: sites, machines and their troubles, by a seed and in virtual time.
+//! A simulation of sites, machines and faults, deterministic by seed, in virtual time.
 //!
-//! [`World`] is what happens; [`SimulatedDriver`] is how a controller sees it; [`SimulatedStore`] and [`VirtualClock`]
-//! are the other ports. Nothing here sleeps, and the same seed is the same story.
+//! [`World`] simulates the sites; [`SimulatedDriver`] is its driver port; [`SimulatedStore`] and [`VirtualClock`] are the other ports.
+//! Nothing sleeps, and the same seed gives the same events.
 
 mod disruption;
 mod driver;

@@ -1,4 +1,4 @@
-//! The simulated driver and store keep the word of their ports.
+//! The simulated driver and store pass the conformance suites.
 
 mod given;
 
@@ -12,7 +12,7 @@ use trellis_plan::{
 
 const START_MS: u64 = 1_000_000;
 
-/// What the planner would want under this id.
+/// The desired state of the planner for this id.
 fn desired(id: &ResourceId, variant: u32) -> Desired {
     let mut federation = given::federation();
     federation.name = id.federation.clone();
@@ -23,10 +23,10 @@ fn desired(id: &ResourceId, variant: u32) -> Desired {
     pool.extra_args = vec![variant.to_string()];
     federation.pools = vec![pool];
     let wants = wanted_of(Arc::new(federation));
-    wants.into_iter().find(|desired| desired.id == *id).unwrap_or_else(|| panic!("nothing like {id} is wanted"))
+    wants.into_iter().find(|desired| desired.id == *id).unwrap_or_else(|| panic!("{id} is not desired"))
 }
 
-/// The coordinator, and its nodes, as two plans in an empty world ask for them.
+/// The coordinator and its nodes, as two plans in an empty world create them.
 fn wanted_of(federation: Arc<trellis_spec::Federation>) -> Vec<Desired> {
     let mut world = World::new(1, federation.sites.iter().map(|site| site.name.clone()));
     let wanted = DesiredState::Federation(Arc::clone(&federation));
@@ -40,7 +40,7 @@ fn wanted_of(federation: Arc<trellis_spec::Federation>) -> Vec<Desired> {
         let planned = plan(&wanted, &observed, &inventory, &ledger, now_ms, 0);
         ledger = planned.ledger.clone();
         for action in &planned.actions {
-            world.carry_out(action);
+            world.apply(action);
             if let Verb::Create(desired) = &action.verb {
                 found.push(desired.clone());
             }
@@ -70,7 +70,7 @@ fn driver() {
 fn store() {
     for (name, case) in store_cases() {
         println!("{name}");
-        // The store's own clock stands still: leases end by the time that callers give.
+        // The clock of the store stands still: leases end by the time that callers pass.
         let clock = VirtualClock::new(START_MS);
         let world = Arc::new(Mutex::new(World::new(Random::new(1).number(), [])));
         let wanted = DesiredState::Deleted(given::name("demo"));

@@ -1,4 +1,4 @@
-//! The controller's own promises: one acts at a time, silence of one site is not everybody's, signals are heard.
+//! Guarantees of the controller: one acts at a time, an unreachable site does not delay others, and wake-ups take effect.
 
 mod given;
 
@@ -15,10 +15,10 @@ use trellis_plan::{
 use trellis_spec::{Federation, Name, Scaling, ScalingPolicy};
 
 const START_MS: u64 = 1_000_000;
-/// More than anything here takes.
+/// Longer than any test takes.
 const LONG_MS: u64 = 60_000;
 
-/// It never answers.
+/// A driver that never responds.
 struct Silent;
 
 impl Driver for Silent {
@@ -35,7 +35,7 @@ impl Driver for Silent {
     }
 }
 
-/// It listens, and shows what it would send.
+/// A driver that records the desired state and renders a preview.
 struct Listening {
     inner: Arc<dyn Driver>,
     heard: Arc<Mutex<Vec<String>>>,
@@ -106,7 +106,7 @@ impl Bench {
         self.store.set_desired(DesiredState::Federation(Arc::new(self.federation.clone())));
     }
 
-    /// What is there, by name.
+    /// Names of the parts that exist.
     fn there(&self) -> Vec<String> {
         let world = self.world.lock().expect("the world");
         world.machines().keys().map(|id| id.part.name()).collect()
@@ -240,11 +240,15 @@ fn a_driver_hears_what_is_wanted_before_it_is_asked_and_shows_what_it_would_send
     let renderings = controller.render(&bench.federation, &preview.observed, &ledger);
     let [(site, rendering)] = &renderings[..] else { panic!("{renderings:?}") };
     assert_eq!((site.as_str(), rendering.title.as_str()), ("lab", "all of lab"));
-    // Also what cannot be made yet is shown.
+    // The preview includes parts that cannot be created yet.
     let expected =
         "coordinator\nclinic-0 calls address-of-the-coordinator:9092\nclinic-1 calls address-of-the-coordinator:9092\n";
     assert_eq!(rendering.text, expected);
-    assert_eq!(*heard.lock().expect("a list"), Vec::<String>::new(), "nothing is told where nothing is done");
+    assert_eq!(
+        *heard.lock().expect("a list"),
+        Vec::<String>::new(),
+        "a preview must not pass the desired state to drivers"
+    );
 
     let mut executor = Executor::new(Arc::clone(&bench.clock));
     run(&mut executor, bench.controller("one"));

@@ -1,4 +1,4 @@
-//! What holds for every plan, whatever the document and the world are.
+//! Properties of every plan, for random documents and worlds.
 
 mod given;
 
@@ -16,7 +16,7 @@ use trellis_spec::Federation;
 const MOST_STEPS: u32 = 1_000;
 const SCALINGS: u32 = 10_000;
 
-/// A federation and the world that it lives in.
+/// A federation and its simulated world.
 struct Case {
     federation: Federation,
     world: World,
@@ -47,7 +47,7 @@ impl Case {
         plan(&wanted, observed, &self.inventory, &self.ledger, self.now_ms, 7)
     }
 
-    /// Plans and carries out, and says whether there was something to do.
+    /// Plans and applies. Returns whether there were actions.
     fn step(&mut self) -> bool {
         let observed = self.observe();
         let planned = self.plan(&observed);
@@ -56,7 +56,7 @@ impl Case {
             self.world.select(selection);
         }
         for action in &planned.actions {
-            let outcome = self.world.carry_out(action);
+            let outcome = self.world.apply(action);
             self.ledger.record(action, &outcome);
         }
         self.now_ms += 1_000;
@@ -73,7 +73,7 @@ impl Case {
         panic!("it does not settle:\n{}", self.plan(&observed));
     }
 
-    /// A document that changed, at a moment when the change is half done.
+    /// Changes the document while an earlier change is in progress.
     fn disturb(&mut self, random: &mut Random) {
         given::random::change(&mut self.federation, random);
         for _ in 0..random.between(0, 20) {
@@ -82,7 +82,7 @@ impl Case {
     }
 }
 
-/// What is there, without what time alone changes.
+/// The machines, without values that change with time alone.
 fn machines(world: &World) -> BTreeMap<ResourceId, (String, u64, bool)> {
     let state = |machine: &trellis_plan::simulated::Machine| {
         (format!("{} {:?}", machine.desired.generation, machine.phase), machine.instance, machine.draining)
@@ -105,7 +105,7 @@ proptest! {
             let planned = case.plan(&observed);
             prop_assert_eq!(&planned.actions, &[], "{}", planned);
             prop_assert!(planned.status.ready.met, "{}", planned);
-            // A second look notes nothing more.
+            // The plan of the same observation changes nothing more.
             case.ledger = planned.ledger;
             let again = case.plan(&observed);
             prop_assert_eq!(&again.ledger, &case.ledger);
@@ -123,11 +123,11 @@ proptest! {
             let planned = case.plan(&observed);
             case.ledger = planned.ledger.clone();
             for action in &planned.actions {
-                case.world.carry_out(action);
+                case.world.apply(action);
             }
             let once = machines(&case.world);
             for action in &planned.actions {
-                case.world.carry_out(action);
+                case.world.apply(action);
             }
             prop_assert_eq!(&machines(&case.world), &once);
             prop_assert_eq!(&case.world.violations, &Vec::<String>::new());
@@ -146,19 +146,19 @@ proptest! {
             let planned = case.plan(&observed);
             for action in &planned.actions {
                 let unknown = matches!(observed.presence(action.id()), Presence::Unknown { .. });
-                prop_assert!(!unknown, "{} was not seen\n{}", action.verb, planned);
+                prop_assert!(!unknown, "{} was not observed\n{}", action.verb, planned);
                 if let Verb::Create(desired) = &action.verb {
                     let elsewhere = case.world.machines().keys().find(|id| {
                         id.part == desired.id.part && id.site != desired.id.site
                     });
-                    prop_assert_eq!(elsewhere, None, "it is made a second time\n{}", planned);
+                    prop_assert_eq!(elsewhere, None, "it is created a second time\n{}", planned);
                 }
             }
         }
     }
 }
 
-/// Takes from what was seen: whole sites, single resources, and the word that nothing is missing.
+/// Removes sites, resources, and completeness from an observation.
 fn blind(observed: &mut Observed, random: &mut Random) {
     for observation in observed.sites.values_mut() {
         if random.permille(300) {

@@ -1,4 +1,4 @@
-//! Pools that change their size by themselves, by seeds: always within bounds, and nobody is taken out of a round.
+//! Scaled pools with random seeds: their sizes stay within bounds, and no busy node is removed.
 
 mod given;
 
@@ -48,7 +48,7 @@ fn federation(random: &mut Random) -> Federation {
         federation.pools.push(pool);
     }
     federation.training.partitions = Some(20);
-    // Longer than any work here: nobody must be taken because its time is up.
+    // Longer than any work of this test, so that no busy node is removed after the drain timeout.
     federation.upgrade.drain_timeout = Duration::from_secs(3600);
     federation
 }
@@ -104,7 +104,7 @@ impl Case {
         self.check(&planned, &observed);
         self.ledger = planned.ledger.clone();
         for action in &planned.actions {
-            let outcome = self.world.carry_out(action);
+            let outcome = self.world.apply(action);
             self.ledger.record(action, &outcome);
         }
     }
@@ -120,11 +120,11 @@ impl Case {
             let Presence::Present { facts, .. } = observed.presence(action.id()) else { continue };
             if matches!(action.verb, Verb::Delete { .. }) {
                 assert!(action.id().node_key().is_some(), "seed {seed}: the coordinator stays\n{planned}");
-                assert_ne!(facts.busy, Some(true), "seed {seed}: {} is at work\n{planned}", action.verb);
+                assert_ne!(facts.busy, Some(true), "seed {seed}: {} is busy\n{planned}", action.verb);
             }
-            // Only a site takes away who is at work; policies choose others.
+            // Only a site drains busy nodes; policies choose idle ones.
             if matches!(action.verb, Verb::Drain { .. }) && action.id().site == self.federation.sites[0].name {
-                assert_ne!(facts.busy, Some(true), "seed {seed}: {} is at work\n{planned}", action.verb);
+                assert_ne!(facts.busy, Some(true), "seed {seed}: {} is busy\n{planned}", action.verb);
             }
         }
         assert_eq!(self.world.violations, Vec::<String>::new(), "seed {seed}");

@@ -1,5 +1,5 @@
-//! The controller over a simulated world that fails in every way it can, by seeds: it always comes to what the document
-//! says, never takes more nodes away than it may, and never has two of anything.
+//! The controller in a simulated world with all faults, by seeds. It always reaches the desired state, never makes more nodes
+//! unavailable than permitted, and never creates a part twice.
 
 mod given;
 
@@ -18,7 +18,7 @@ use trellis_spec::Federation;
 const SEEDS: u64 = 200;
 const SOAK_SEEDS: u64 = 10_000;
 /// Without faults, a federation comes to rest within this time.
-const PATIENCE_MS: u64 = 4 * 3_600_000;
+const TIMEOUT_MS: u64 = 4 * 3_600_000;
 const FAULTS: Faults =
     Faults { action_fails: 80, answer_lost: 60, slow_ms: 40_000, partial: 100, start_fails: 100, save_fails: 50 };
 
@@ -81,7 +81,7 @@ impl Simulation {
         self.executor.run_until(self.clock.now_ms() + duration_ms);
     }
 
-    /// Something happens that nobody asked for.
+    /// Causes a random fault.
     fn trouble(&mut self) {
         let now_ms = self.clock.now_ms();
         let ids: Vec<ResourceId> = self.world().machines().keys().cloned().collect();
@@ -96,7 +96,7 @@ impl Simulation {
             (2, Some(id)) => self.world().lose(&id),
             (3..=5, Some(id)) => self.world().give_work(&id, now_ms + lasts_ms),
             (6, _) => self.cut_a_site(),
-            (7, _) => self.world().sites.values_mut().for_each(|site| site.cut = None),
+            (7, _) => self.world().sites.values_mut().for_each(|site| site.unreachable = None),
             (8, _) if !self.controllers.is_empty() => {
                 let index = self.random.between(0, self.controllers.len() as u64 - 1) as usize;
                 let task = self.controllers.swap_remove(index);
@@ -118,18 +118,18 @@ impl Simulation {
         let sites = self.federation.sites.len() as u64;
         let index = self.random.between(0, sites - 1) as usize;
         let name = self.federation.sites[index].name.clone();
-        self.world().sites.entry(name).and_modify(|site| site.cut = Some("no route".to_owned()));
+        self.world().sites.entry(name).and_modify(|site| site.unreachable = Some("no route".to_owned()));
     }
 
     fn calm(&mut self) {
         let mut world = self.world();
         world.faults = Faults::default();
-        world.sites.values_mut().for_each(|site| site.cut = None);
+        world.sites.values_mut().for_each(|site| site.unreachable = None);
     }
 
-    /// Runs until the status says that all is well, and the world agrees.
+    /// Runs until the status is ready and matches the world.
     fn come_to_rest(&mut self) {
-        let end_ms = self.clock.now_ms() + PATIENCE_MS;
+        let end_ms = self.clock.now_ms() + TIMEOUT_MS;
         while self.clock.now_ms() < end_ms {
             self.run_for(30_000);
             if self.is_at_rest() {
@@ -145,7 +145,7 @@ impl Simulation {
         settled && self.found() == self.expected()
     }
 
-    /// What the document says must be there: names, and where.
+    /// The parts of the document, by name and site.
     fn expected(&self) -> BTreeSet<String> {
         let site = |index: usize| &self.federation.sites[index].name;
         let nodes = self.federation.pools.iter().flat_map(|pool| {
@@ -157,7 +157,7 @@ impl Simulation {
         nodes.chain([format!("coordinator at {} with {args}", site(coordinator.site))]).collect()
     }
 
-    /// What is there and works.
+    /// The serving parts.
     fn found(&self) -> BTreeSet<String> {
         let world = self.world();
         let line = |(id, machine): (&ResourceId, &trellis_plan::simulated::Machine)| {
@@ -178,10 +178,15 @@ impl Simulation {
         assert_eq!(world.violations, Vec::<String>::new(), "seed {}\n{}", self.seed, story());
         let most = self.federation.upgrade.max_unavailable;
         let worst = world.disruptions.worst;
-        assert!(worst <= most, "seed {}: {worst} nodes were away at once, and {most} may be\n{}", self.seed, story());
+        assert!(
+            worst <= most,
+            "seed {}: {worst} nodes were unavailable at once, but only {most} may be\n{}",
+            self.seed,
+            story()
+        );
     }
 
-    /// Every node has a shard of its own, below the number of shards, which is the same for all.
+    /// Every node has a shard of its own, below the number of shards, which is the same for all nodes.
     fn check_shards(&self) {
         let world = self.world();
         let specs = world.machines().values().filter_map(|machine| match &machine.desired.spec {
@@ -215,7 +220,7 @@ fn simulate(seed: u64) {
         simulation.check_shards();
     }
     simulation.store.set_desired(DesiredState::Deleted(simulation.federation.name.clone()));
-    simulation.run_for(PATIENCE_MS);
+    simulation.run_for(TIMEOUT_MS);
     assert_eq!(simulation.found(), BTreeSet::new(), "seed {seed}: something is left");
     assert!(
         simulation.controllers.iter().any(|task| !simulation.executor.is_running(*task)),
@@ -234,7 +239,7 @@ fn soak() {
     (SEEDS..SEEDS + SOAK_SEEDS).for_each(simulate);
 }
 
-/// One seed again: `TRELLIS_SEED=42 cargo test -p trellis-plan --test simulation -- --ignored one_seed`.
+/// Repeats one seed: `TRELLIS_SEED=42 cargo test -p trellis-plan --test simulation -- --ignored one_seed`.
 #[test]
 #[ignore = "needs TRELLIS_SEED"]
 fn one_seed() {

@@ -18,7 +18,7 @@ use trellis_testing::RealClock;
 use crate::scene::{Scene, coordinator, id, node, restart};
 
 /// Promises of the suite that official programs cannot keep.
-const NOT_THEIRS: [&str; 1] = ["who drains says so, and a restart ends it"];
+const NOT_THEIRS: [&str; 1] = ["a draining node reports it, and a restart ends the drain"];
 
 /// An empty round of the newest release takes about twenty seconds on two cores.
 const RUN_WITHIN: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! What every driver promises.
+//! The guarantees of every driver.
 
 use trellis_spec::Name;
 
@@ -10,23 +10,23 @@ use crate::resource::{Desired, NodeKey, Part, ResourceId};
 /// All cases. Each needs a subject of its own.
 pub fn driver_cases() -> Vec<Case> {
     vec![
-        ("nothing is there at first, and that is certain", |subject| Box::pin(nothing_at_first(subject))),
-        ("what is made is seen at once and becomes ready", |subject| Box::pin(made(subject))),
-        ("a coordinator says where it is reached", |subject| Box::pin(addresses(subject))),
-        ("a node says which shard it has", |subject| Box::pin(shard(subject))),
-        ("making again what is there changes nothing", |subject| Box::pin(made_twice(subject))),
-        ("what is replaced is of the new generation", |subject| Box::pin(replaced(subject))),
-        ("replacing by what is there changes nothing", |subject| Box::pin(replaced_by_itself(subject))),
-        ("a restart is another instance of the same", |subject| Box::pin(restarted(subject))),
-        ("an instance that is gone is not restarted", |subject| Box::pin(restarted_once(subject))),
-        ("who drains says so, and a restart ends it", |subject| Box::pin(drained(subject))),
-        ("what is deleted is gone, and may be deleted again", |subject| Box::pin(deleted(subject))),
-        ("what was deleted can be made again", |subject| Box::pin(made_after_deletion(subject))),
+        ("the first observation is empty and complete", |subject| Box::pin(nothing_at_first(subject))),
+        ("a created resource is observed at once and becomes ready", |subject| Box::pin(made(subject))),
+        ("a coordinator reports its addresses", |subject| Box::pin(addresses(subject))),
+        ("a node reports its shard", |subject| Box::pin(shard(subject))),
+        ("a repeated create changes nothing", |subject| Box::pin(made_twice(subject))),
+        ("a replaced resource has the new generation", |subject| Box::pin(replaced(subject))),
+        ("replacing by the same generation changes nothing", |subject| Box::pin(replaced_by_itself(subject))),
+        ("a restart starts another instance of the same generation", |subject| Box::pin(restarted(subject))),
+        ("a restart of an earlier instance changes nothing", |subject| Box::pin(restarted_once(subject))),
+        ("a draining node reports it, and a restart ends the drain", |subject| Box::pin(drained(subject))),
+        ("a deleted resource is absent, and deletion is idempotent", |subject| Box::pin(deleted(subject))),
+        ("a deleted resource can be created again", |subject| Box::pin(made_after_deletion(subject))),
         ("an earlier action is refused", |subject| Box::pin(earlier_action(subject))),
         ("an earlier controller is refused", |subject| Box::pin(earlier_controller(subject))),
-        ("a repeated action is done once", |subject| Box::pin(repeated(subject))),
-        ("federations do not see each other", |subject| Box::pin(two_federations(subject))),
-        ("many are made at once", |subject| Box::pin(many(subject))),
+        ("a repeated action is applied once", |subject| Box::pin(repeated(subject))),
+        ("federations are separate", |subject| Box::pin(two_federations(subject))),
+        ("many resources are created at once", |subject| Box::pin(many(subject))),
     ]
 }
 
@@ -39,16 +39,16 @@ fn coordinator(subject: &Subject) -> ResourceId {
     subject.id("demo", Part::Coordinator)
 }
 
-/// A node that is ready.
+/// Creates a node and waits until it is ready.
 async fn ready(subject: &Subject) -> (Desired, Presence) {
-    let desired = subject.want(&node(subject, 0), 0);
-    subject.make(1, Verb::Create(desired.clone())).await;
+    let desired = subject.desired_state(&node(subject, 0), 0);
+    subject.apply_accepted(1, Verb::Create(desired.clone())).await;
     let presence = subject.until_ready(&desired).await;
     (desired, presence)
 }
 
 fn instance(presence: &Presence) -> u64 {
-    presence.facts().map(|facts| facts.instance).unwrap_or_else(|| panic!("it is not there: {presence:?}"))
+    presence.facts().map(|facts| facts.instance).unwrap_or_else(|| panic!("it is not present: {presence:?}"))
 }
 
 fn restart(desired: &Desired, instance: u64) -> Verb {
@@ -56,24 +56,28 @@ fn restart(desired: &Desired, instance: u64) -> Verb {
 }
 
 async fn nothing_at_first(subject: &Subject) {
-    assert_eq!(subject.see(&coordinator(subject)).await, Presence::Absent);
-    assert_eq!(subject.see(&node(subject, 0)).await, Presence::Absent);
+    assert_eq!(subject.observe(&coordinator(subject)).await, Presence::Absent);
+    assert_eq!(subject.observe(&node(subject, 0)).await, Presence::Absent);
 }
 
 async fn made(subject: &Subject) {
-    let desired = subject.want(&node(subject, 0), 0);
-    subject.make(1, Verb::Create(desired.clone())).await;
-    let presence = subject.see(&desired.id).await;
-    assert_eq!(presence.generation(), Some(desired.generation), "it is seen as soon as it is begun: {presence:?}");
+    let desired = subject.desired_state(&node(subject, 0), 0);
+    subject.apply_accepted(1, Verb::Create(desired.clone())).await;
+    let presence = subject.observe(&desired.id).await;
+    assert_eq!(
+        presence.generation(),
+        Some(desired.generation),
+        "it is observed as soon as it is started: {presence:?}"
+    );
     let presence = subject.until_ready(&desired).await;
     assert!(!presence.facts().is_some_and(|facts| facts.draining), "{presence:?}");
 }
 
 async fn addresses(subject: &Subject) {
-    let desired = subject.want(&coordinator(subject), 0);
-    subject.make(1, Verb::Create(desired.clone())).await;
+    let desired = subject.desired_state(&coordinator(subject), 0);
+    subject.apply_accepted(1, Verb::Create(desired.clone())).await;
     let presence = subject.until_ready(&desired).await;
-    let addresses = &presence.facts().expect("it is there").addresses;
+    let addresses = &presence.facts().expect("it is present").addresses;
     for address in [&addresses.fleet, &addresses.control] {
         let port = address.as_deref().and_then(|address| address.rsplit_once(':')).map(|(_, port)| port.parse::<u16>());
         assert!(matches!(port, Some(Ok(1..))), "nodes and users need an address with a port: {addresses:?}");
@@ -87,28 +91,28 @@ async fn shard(subject: &Subject) {
 
 async fn made_twice(subject: &Subject) {
     let (desired, before) = ready(subject).await;
-    subject.make(2, Verb::Create(desired.clone())).await;
-    assert_eq!(instance(&subject.see(&desired.id).await), instance(&before), "what runs is not disturbed");
+    subject.apply_accepted(2, Verb::Create(desired.clone())).await;
+    assert_eq!(instance(&subject.observe(&desired.id).await), instance(&before), "a running process was disturbed");
 }
 
 async fn replaced(subject: &Subject) {
     let (old, before) = ready(subject).await;
-    let new = subject.want(&old.id, 1);
+    let new = subject.desired_state(&old.id, 1);
     assert_ne!(new.generation, old.generation, "another variant is another generation");
-    subject.make(2, Verb::Replace(new.clone())).await;
+    subject.apply_accepted(2, Verb::Replace(new.clone())).await;
     let after = subject.until_ready(&new).await;
     assert_ne!(instance(&after), instance(&before));
 }
 
 async fn replaced_by_itself(subject: &Subject) {
     let (desired, before) = ready(subject).await;
-    subject.make(2, Verb::Replace(desired.clone())).await;
-    assert_eq!(instance(&subject.see(&desired.id).await), instance(&before), "what runs is not disturbed");
+    subject.apply_accepted(2, Verb::Replace(desired.clone())).await;
+    assert_eq!(instance(&subject.observe(&desired.id).await), instance(&before), "a running process was disturbed");
 }
 
 async fn restarted(subject: &Subject) {
     let (desired, before) = ready(subject).await;
-    subject.make(2, restart(&desired, instance(&before))).await;
+    subject.apply_accepted(2, restart(&desired, instance(&before))).await;
     let is_another = |presence: &Presence| presence.facts().is_some_and(|facts| facts.instance != instance(&before));
     subject.until(&desired.id, "another instance", is_another).await;
     subject.until_ready(&desired).await;
@@ -116,11 +120,11 @@ async fn restarted(subject: &Subject) {
 
 async fn restarted_once(subject: &Subject) {
     let (desired, before) = ready(subject).await;
-    subject.make(2, restart(&desired, instance(&before))).await;
+    subject.apply_accepted(2, restart(&desired, instance(&before))).await;
     let after = subject.until_ready(&desired).await;
-    subject.make(3, restart(&desired, instance(&before))).await;
+    subject.apply_accepted(3, restart(&desired, instance(&before))).await;
     let again = subject.until_ready(&desired).await;
-    assert_eq!(instance(&again), instance(&after), "the one that was to be restarted is gone");
+    assert_eq!(instance(&again), instance(&after), "the observed instance had ended already");
 }
 
 async fn drained(subject: &Subject) {
@@ -128,38 +132,38 @@ async fn drained(subject: &Subject) {
         return;
     }
     let (desired, _) = ready(subject).await;
-    subject.make(2, Verb::Drain { id: desired.id.clone() }).await;
+    subject.apply_accepted(2, Verb::Drain { id: desired.id.clone() }).await;
     let drains = |presence: &Presence| presence.facts().is_some_and(|facts| facts.draining);
     let drained = subject.until(&desired.id, "draining", drains).await;
-    subject.make(3, restart(&desired, instance(&drained))).await;
+    subject.apply_accepted(3, restart(&desired, instance(&drained))).await;
     let serves = |presence: &Presence| presence.facts().is_some_and(|facts| facts.serves());
-    subject.until(&desired.id, "at work again", serves).await;
+    subject.until(&desired.id, "ready and not draining", serves).await;
 }
 
 async fn deleted(subject: &Subject) {
     let (desired, _) = ready(subject).await;
-    subject.make(2, Verb::Delete { id: desired.id.clone() }).await;
-    let presence = subject.see(&desired.id).await;
+    subject.apply_accepted(2, Verb::Delete { id: desired.id.clone() }).await;
+    let presence = subject.observe(&desired.id).await;
     let goes = presence.facts().is_none_or(|facts| facts.phase == Phase::Stopping);
-    assert!(goes, "it is seen to stop, or gone: {presence:?}");
+    assert!(goes, "it is neither stopping nor absent: {presence:?}");
     subject.until_absent(&desired.id).await;
-    subject.make(3, Verb::Delete { id: desired.id.clone() }).await;
+    subject.apply_accepted(3, Verb::Delete { id: desired.id.clone() }).await;
 }
 
 async fn made_after_deletion(subject: &Subject) {
     let (desired, _) = ready(subject).await;
-    subject.make(2, Verb::Delete { id: desired.id.clone() }).await;
+    subject.apply_accepted(2, Verb::Delete { id: desired.id.clone() }).await;
     subject.until_absent(&desired.id).await;
-    subject.make(3, Verb::Create(desired.clone())).await;
+    subject.apply_accepted(3, Verb::Create(desired.clone())).await;
     subject.until_ready(&desired).await;
 }
 
 async fn earlier_action(subject: &Subject) {
     let (desired, before) = ready(subject).await;
-    subject.make(5, Verb::Create(desired.clone())).await;
+    subject.apply_accepted(5, Verb::Create(desired.clone())).await;
     let outcome = subject.apply(4, Verb::Delete { id: desired.id.clone() }).await;
-    assert!(matches!(outcome, Outcome::Refused { .. }), "it was under way too long: {outcome:?}");
-    assert_eq!(instance(&subject.see(&desired.id).await), instance(&before));
+    assert!(matches!(outcome, Outcome::Refused { .. }), "it is earlier than the last action: {outcome:?}");
+    assert_eq!(instance(&subject.observe(&desired.id).await), instance(&before));
 }
 
 async fn earlier_controller(subject: &Subject) {
@@ -167,34 +171,38 @@ async fn earlier_controller(subject: &Subject) {
     let later = Order { fence: 2, serial: 2 };
     let outcome = subject.apply_as(later, Verb::Create(desired.clone())).await;
     assert_eq!(outcome, Outcome::Done);
-    // The later controller said nothing of the other resource, but it owns the federation.
-    let other = subject.want(&node(subject, 1), 0);
+    // The later controller sent no action for the other resource, but it owns the federation.
+    let other = subject.desired_state(&node(subject, 1), 0);
     let outcome = subject.apply_as(Order { fence: 1, serial: 9 }, Verb::Create(other.clone())).await;
-    assert!(matches!(outcome, Outcome::Refused { .. }), "another controller took over: {outcome:?}");
-    assert_eq!(subject.see(&other.id).await, Presence::Absent);
-    assert_eq!(instance(&subject.see(&desired.id).await), instance(&before));
+    assert!(matches!(outcome, Outcome::Refused { .. }), "it is from an earlier controller: {outcome:?}");
+    assert_eq!(subject.observe(&other.id).await, Presence::Absent);
+    assert_eq!(instance(&subject.observe(&desired.id).await), instance(&before));
 }
 
 async fn repeated(subject: &Subject) {
     let (desired, before) = ready(subject).await;
     let verb = restart(&desired, instance(&before));
-    subject.make(2, verb.clone()).await;
+    subject.apply_accepted(2, verb.clone()).await;
     let after = subject.until_ready(&desired).await;
-    subject.make(2, verb).await;
+    subject.apply_accepted(2, verb).await;
     assert_eq!(instance(&subject.until_ready(&desired).await), instance(&after));
 }
 
 async fn two_federations(subject: &Subject) {
     let (desired, before) = ready(subject).await;
     let other = ResourceId { federation: Name::new("other").expect("a name"), ..desired.id.clone() };
-    assert_eq!(subject.see(&other).await, Presence::Absent);
-    subject.make(1, Verb::Delete { id: other }).await;
-    assert_eq!(instance(&subject.see(&desired.id).await), instance(&before), "the namesake is left alone");
+    assert_eq!(subject.observe(&other).await, Presence::Absent);
+    subject.apply_accepted(1, Verb::Delete { id: other }).await;
+    assert_eq!(
+        instance(&subject.observe(&desired.id).await),
+        instance(&before),
+        "the part of the same name was changed"
+    );
 }
 
 async fn many(subject: &Subject) {
-    let wanted: Vec<Desired> = (0..3).map(|index| subject.want(&node(subject, index), 0)).collect();
-    let make = |(serial, desired): (u64, &Desired)| subject.make(serial, Verb::Create(desired.clone()));
+    let wanted: Vec<Desired> = (0..3).map(|index| subject.desired_state(&node(subject, index), 0)).collect();
+    let make = |(serial, desired): (u64, &Desired)| subject.apply_accepted(serial, Verb::Create(desired.clone()));
     futures_util::future::join_all((1..).zip(&wanted).map(make)).await;
     for desired in &wanted {
         subject.until_ready(desired).await;

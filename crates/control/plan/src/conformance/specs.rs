@@ -1,4 +1,4 @@
-//! The plainest things that a driver can be asked for; tests say what differs.
+//! Minimal specs. Tests change what they need.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub fn coordinator() -> CoordinatorSpec {
     }
 }
 
-/// The first of two.
+/// The first of two nodes.
 pub fn node(coordinator: &str) -> NodeSpec {
     NodeSpec {
         runtime: Runtime::Trellis,

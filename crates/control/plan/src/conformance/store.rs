@@ -1,4 +1,4 @@
-//! What every store promises.
+//! The guarantees of every store.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::{Lease, Store, StoreError};
 
 const LEASE_MS: Millis = 10_000;
 
-/// A store under test, for a federation that was never planned. `now_ms` is the time by its clock.
+/// A store under test, for a new federation. `now_ms` is the time of its clock.
 pub struct StoreSubject {
     pub store: Arc<dyn Store>,
     pub now_ms: Millis,
@@ -27,12 +27,12 @@ pub type StoreCase = (&'static str, fn(&StoreSubject) -> Call<'_, ()>);
 pub fn store_cases() -> Vec<StoreCase> {
     vec![
         ("the first ledger is empty", |subject| Box::pin(empty(subject))),
-        ("a ledger comes back whole", |subject| Box::pin(whole(subject))),
-        ("one holds the lease, the other hears until when", |subject| Box::pin(held(subject))),
+        ("a saved ledger is read unchanged", |subject| Box::pin(whole(subject))),
+        ("a second controller is refused and receives the end of the lease", |subject| Box::pin(held(subject))),
         ("the holder extends its lease, with the same fence", |subject| Box::pin(extended(subject))),
-        ("a lease that ended is another's, with a later fence", |subject| Box::pin(ended(subject))),
-        ("a lease that was given back is another's at once", |subject| Box::pin(given_back(subject))),
-        ("who lost the lease saves nothing", |subject| Box::pin(lost(subject))),
+        ("another controller gets an expired lease, with a later fence", |subject| Box::pin(ended(subject))),
+        ("another controller gets a released lease at once", |subject| Box::pin(given_back(subject))),
+        ("a controller without the lease cannot save", |subject| Box::pin(lost(subject))),
     ]
 }
 
@@ -40,7 +40,7 @@ async fn lease(subject: &StoreSubject, holder: &str, after_ms: Millis) -> Result
     subject.store.lease(holder, subject.now_ms + after_ms, LEASE_MS).await
 }
 
-/// A ledger with something in it, and a status.
+/// A ledger and a status with content.
 fn written(serial: u64) -> (Ledger, Status) {
     let name = Name::new("pool").expect("a name");
     let mut ledger = Ledger { serial, ..Ledger::default() };
@@ -73,7 +73,7 @@ async fn held(subject: &StoreSubject) {
 
 async fn extended(subject: &StoreSubject) {
     let first = lease(subject, "one", 0).await.expect("the lease is free");
-    let later = lease(subject, "one", 1_000).await.expect("it is the holder's");
+    let later = lease(subject, "one", 1_000).await.expect("the holder extends it");
     assert_eq!(later, Lease { fence: first.fence, until_ms: first.until_ms + 1_000 });
 }
 
@@ -81,14 +81,14 @@ async fn ended(subject: &StoreSubject) {
     let first = lease(subject, "one", 0).await.expect("the lease is free");
     let second = lease(subject, "two", LEASE_MS).await.expect("the lease has ended");
     assert!(second.fence > first.fence);
-    // The first was away so long that nobody knows what happened: a later fence for it too.
+    // The first holder lost the lease in between, so it gets a later fence, too.
     let third = lease(subject, "one", 2 * LEASE_MS).await.expect("the lease has ended");
     assert!(third.fence > second.fence);
 }
 
 async fn given_back(subject: &StoreSubject) {
     let first = lease(subject, "one", 0).await.expect("the lease is free");
-    subject.store.release(&first).await.expect("the holder gives it back");
+    subject.store.release(&first).await.expect("the holder releases it");
     let second = lease(subject, "two", 1).await.expect("the lease is free");
     assert!(second.fence > first.fence);
 }

@@ -122,7 +122,7 @@ mod tests {
         let mut ledger = Ledger { drain_timeout_ms: 60_000, ..Ledger::default() };
         assert!(matches!(finished(&mut ledger, &id, &idle, true, 0), Finished::Drain));
         let drain = Action { order: Order::default(), verb: Verb::Drain { id: id.clone() } };
-        ledger.asked(&drain.verb, 0);
+        ledger.record_attempt(&drain.verb, 0);
         ledger.record(&drain, &Outcome::Refused { why: "it cannot drain".to_owned(), retry: false });
         assert!(matches!(finished(&mut ledger, &id, &idle, true, 1), Finished::Yes));
         let unknown = Facts { busy: None, ..idle };

@@ -19,7 +19,7 @@ pub(super) fn adopt(
     ledger: &mut Ledger,
 ) {
     let Some(nodes) = &observed.link else { return };
-    let Made { ids, names } = Made::new(federation, known);
+    let CreatedNodes { ids, names } = CreatedNodes::new(federation, known);
     let listed: BTreeSet<&str> = nodes.iter().map(|node| &*node.id).collect();
     ledger.made.extend(ids);
     ledger.made.retain(|id| listed.contains(&**id));
@@ -38,32 +38,32 @@ pub(super) fn adopt(
 }
 
 /// Nodes that drivers created.
-struct Made {
+struct CreatedNodes {
     ids: BTreeSet<String>,
     /// Names of those without a known id.
     names: BTreeSet<String>,
 }
 
-impl Made {
-    fn new(federation: &Federation, known: &BTreeMap<ResourceId, Presence>) -> Made {
-        let mut made = Made { ids: BTreeSet::new(), names: BTreeSet::new() };
+impl CreatedNodes {
+    fn new(federation: &Federation, known: &BTreeMap<ResourceId, Presence>) -> CreatedNodes {
+        let mut created = CreatedNodes { ids: BTreeSet::new(), names: BTreeSet::new() };
         let mut identified = BTreeSet::new();
         for (id, presence) in known {
             let Some(key) = id.node_key() else { continue };
             match presence.facts().and_then(|facts| facts.node_id.clone()) {
                 Some(node_id) => {
-                    made.ids.insert(node_id);
+                    created.ids.insert(node_id);
                     identified.insert(key.to_string());
                 }
-                None => drop(made.names.insert(key.to_string())),
+                None => drop(created.names.insert(key.to_string())),
             }
         }
         // A node may be online before its driver observes it.
         for pool in &federation.pools {
             let names = (0..pool.count).map(|index| format!("{}-{index}", pool.name));
-            made.names.extend(names.filter(|name| !identified.contains(name)));
+            created.names.extend(names.filter(|name| !identified.contains(name)));
         }
-        made
+        created
     }
 }
 
@@ -100,8 +100,8 @@ pub(super) fn statuses(view: &View<'_>, ledger: &Ledger) -> Vec<NodeStatus> {
     let listed: Vec<(&LinkNode, &JoinedNode)> =
         nodes.filter_map(|node| Some((node, ledger.joined.get(&node.id)?))).collect();
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
-    let made = view.nodes.iter().map(|node| node.key.to_string());
-    for name in made.chain(listed.iter().map(|(node, _)| node.name.clone())) {
+    let created = view.nodes.iter().map(|node| node.key.to_string());
+    for name in created.chain(listed.iter().map(|(node, _)| node.name.clone())) {
         *names.entry(name).or_default() += 1;
     }
     let name = |node: &LinkNode| match names.get(&node.name) {

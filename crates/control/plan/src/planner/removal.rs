@@ -22,7 +22,7 @@ pub(super) fn remove_undesired(view: &View<'_>, gate: &Gate, ledger: &mut Ledger
     let mut step = Step::default();
     let mut grouped = GroupedReport::default();
     let mut allowance = Allowance::new(view, gate, ledger);
-    for (id, presence) in in_turn(view, ledger) {
+    for (id, presence) in in_removal_order(view, ledger) {
         let Some(key) = id.node_key() else { continue };
         let Some(facts) = present(key, presence, &mut grouped) else { continue };
         if may_serve(ledger, id, facts, view.now_ms)
@@ -72,7 +72,7 @@ pub(super) fn remove_all(
 }
 
 /// First the nodes whose removal has started, then by descending index.
-fn in_turn<'a>(view: &'a View<'_>, ledger: &Ledger) -> Vec<(&'a ResourceId, &'a Presence)> {
+fn in_removal_order<'a>(view: &'a View<'_>, ledger: &Ledger) -> Vec<(&'a ResourceId, &'a Presence)> {
     let mut leaving = view.undesired();
     leaving.reverse();
     leaving.sort_by_key(|(id, _)| !ledger.drains.contains_key(*id));

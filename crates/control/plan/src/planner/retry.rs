@@ -53,7 +53,7 @@ pub(super) fn admit(step: Step, ledger: &mut Ledger, now_ms: Millis, seed: u64) 
                 admitted.wake_at(at_ms);
             }
             Some(Verdict::Admitted) | None => {
-                ledger.asked(&verb, now_ms);
+                ledger.record_attempt(&verb, now_ms);
                 admitted.act(verb);
             }
         }

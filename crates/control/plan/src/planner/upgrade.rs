@@ -13,7 +13,7 @@ use crate::report::Weight;
 pub(super) fn upgrade(view: &View<'_>, gate: &Gate, ledger: &mut Ledger) -> Step {
     let mut step = Step::default();
     let mut grouped = GroupedReport::default();
-    for node in in_turn(view, ledger) {
+    for node in in_upgrade_order(view, ledger) {
         let Presence::Present { facts, .. } = &node.presence else { continue };
         if let Some(why) = gate.upgrade_blocker() {
             grouped.add(Weight::Waits, &node.key, format!("upgraded later: {why}"));
@@ -30,7 +30,7 @@ pub(super) fn upgrade(view: &View<'_>, gate: &Gate, ledger: &mut Ledger) -> Step
 }
 
 /// Nodes that are unavailable already come first.
-fn in_turn<'a>(view: &'a View<'_>, ledger: &Ledger) -> Vec<&'a Node> {
+fn in_upgrade_order<'a>(view: &'a View<'_>, ledger: &Ledger) -> Vec<&'a Node> {
     let mut nodes: Vec<&Node> = view.nodes.iter().filter(|node| !node.is_updated()).collect();
     nodes.sort_by_key(|node| !ledger.drains.contains_key(&node.id));
     nodes

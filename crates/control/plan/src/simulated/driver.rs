@@ -1,4 +1,4 @@
-//! The driver port on the simulated world: calls take time, fail, and lose their answers.
+//! The driver port on the simulated world: calls take time, fail, and lose their responses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ impl SimulatedDriver {
         SimulatedDriver { world, clock, capabilities }
     }
 
-    /// The world, as it is by now.
+    /// The world at the current time.
     fn world(&self) -> MutexGuard<'_, World> {
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         world.advance(self.clock.now_ms());
@@ -46,7 +46,7 @@ impl Driver for SimulatedDriver {
                 let mut world = self.world();
                 (world.observe(federation, site), world.random.between(OBSERVE_MS.0, OBSERVE_MS.1))
             };
-            // What was seen is a little old when it arrives.
+            // The observation is slightly outdated when it arrives.
             self.clock.sleep_until(self.clock.now_ms() + takes_ms).await;
             seen
         })
@@ -59,7 +59,7 @@ impl Driver for SimulatedDriver {
                 let mut world = self.world();
                 let faults = world.faults;
                 if world.random.permille(faults.action_fails) {
-                    return Outcome::Failed { why: "it could not be carried out".to_owned() };
+                    return Outcome::Failed { why: "the action failed".to_owned() };
                 }
                 let slow_ms = world.random.between(0, faults.slow_ms);
                 let lost = world.random.permille(faults.answer_lost);
@@ -69,7 +69,7 @@ impl Driver for SimulatedDriver {
             };
             self.clock.sleep_until(answer_ms).await;
             let outcome = self.world().take_outcome(ticket);
-            outcome.unwrap_or_else(|| Outcome::Failed { why: "nobody knows what became of it".to_owned() })
+            outcome.unwrap_or_else(|| Outcome::Failed { why: "the response was lost".to_owned() })
         })
     }
 }

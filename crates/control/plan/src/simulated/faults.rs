@@ -1,20 +1,20 @@
-//! What goes wrong, and how often.
+//! Faults and their frequencies.
 
 use crate::Millis;
 
-/// Numbers are cases in a thousand.
+/// Numbers are cases per thousand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
     /// An action fails, without effect.
     pub action_fails: u32,
-    /// An action takes effect, and its answer never comes.
+    /// An action takes effect, but its response is lost.
     pub answer_lost: u32,
-    /// An action is under way so long at most before it takes effect, even if who asked is gone by then.
+    /// Maximum delay of an action. It takes effect even if its caller has ended.
     pub slow_ms: Millis,
-    /// An observation shows only a part.
+    /// An observation is incomplete.
     pub partial: u32,
-    /// What starts fails.
+    /// A start fails.
     pub start_fails: u32,
-    /// A store that saves fails, half of the time after it has saved.
+    /// A save fails, half of the time after it was stored.
     pub save_fails: u32,
 }

@@ -1,4 +1,4 @@
-//! One machine of the simulated world, and what its driver would tell of it.
+//! One machine of the simulated world, and its observation.
 
 use super::world::Training;
 use crate::Millis;
@@ -7,7 +7,7 @@ use crate::resource::{Desired, Part, Spec};
 
 const FIRST_PORT: u64 = 9_000;
 
-/// One thing that runs, or tries to.
+/// A coordinator or node.
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub desired: Desired,
@@ -16,8 +16,8 @@ pub struct Machine {
     pub instance: u64,
     pub draining: bool,
     pub busy_until_ms: Millis,
-    /// When the phase changes by itself, and what it will be; `None`: it is gone then.
-    pub(super) turns: Option<(Millis, Option<Phase>)>,
+    /// When the phase changes by itself, and the next phase; `None`: the machine is deleted then.
+    pub(super) next_change: Option<(Millis, Option<Phase>)>,
 }
 
 impl Machine {
@@ -25,7 +25,7 @@ impl Machine {
         self.phase == Phase::Ready && !self.draining
     }
 
-    /// What the SuperLink calls it: the simulated one calls nodes by their resource.
+    /// The id in the SuperLink: the simulated one uses the resource id.
     pub fn node_id(&self) -> Option<String> {
         self.desired.id.node_key().map(|_| self.desired.id.to_string())
     }
@@ -37,7 +37,7 @@ impl Machine {
     pub(super) fn enter(&mut self, phase: Phase, now_ms: Millis) {
         self.phase = phase;
         self.since_ms = now_ms;
-        self.turns = None;
+        self.next_change = None;
     }
 
     pub(super) fn facts(&self, now_ms: Millis, training: &Training) -> Facts {

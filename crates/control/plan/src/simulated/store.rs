@@ -1,4 +1,4 @@
-//! The store port in memory, as unreliable as it is told to be. It keeps the ledger as text, as real ones do.
+//! The store port in memory, with faults. Stores the ledger as text, like real stores.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,7 +58,7 @@ impl SimulatedStore {
         self.clock.sleep_until(self.clock.now_ms() + takes_ms).await;
     }
 
-    /// Whether a save fails, and whether it has saved all the same.
+    /// Whether a save fails; if so, whether it was stored first.
     fn save_fails(&self) -> Option<bool> {
         let mut world = self.world();
         let faults = world.faults;
@@ -114,11 +114,11 @@ impl Store for SimulatedStore {
                 let mut rows = self.rows();
                 rows.ledger = ledger.to_json();
                 rows.status = Some(status.clone());
-                self.world().disruptions.decided(ledger.serial, status);
+                self.world().disruptions.planned(ledger.serial, status);
             }
             self.take_time().await;
             match fails {
-                Some(_) => Err(StoreError::Broken("the disk did not answer".to_owned())),
+                Some(_) => Err(StoreError::Broken("the disk does not respond".to_owned())),
                 None => Ok(()),
             }
         })

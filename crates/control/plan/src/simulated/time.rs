@@ -1,4 +1,4 @@
-//! Time that passes when everybody waits: a clock, and a executor on which futures run by it.
+//! Virtual time, which passes when all futures wait: a clock, and an executor for futures on it.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ pub struct VirtualClock {
 #[derive(Default)]
 struct State {
     now_ms: Millis,
-    /// By when they end; the number keeps apart those that end together.
+    /// By end of the wait; the number distinguishes waits with the same end.
     sleepers: BTreeMap<(Millis, u64), Waker>,
     next_sleeper: u64,
     signal: bool,
@@ -31,18 +31,18 @@ impl VirtualClock {
         Arc::new(VirtualClock { state: Mutex::new(State { now_ms, ..State::default() }) })
     }
 
-    /// Ends waits for a signal.
+    /// Ends waits for a wake-up.
     pub fn signal(&self) {
         let mut state = self.state();
         state.signal = true;
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// Lets time pass up to the first sleeper, or to `most_ms` if none ends before. `false`: it is `most_ms`.
-    fn advance(&self, most_ms: Millis) -> bool {
+    /// Advances to the end of the first wait, or to `max_ms` if there is none before. Returns `false` at `max_ms`.
+    fn advance(&self, max_ms: Millis) -> bool {
         let mut state = self.state();
-        let first = state.sleepers.first_key_value().map(|((at_ms, _), _)| *at_ms).filter(|at_ms| *at_ms <= most_ms);
-        state.now_ms = state.now_ms.max(first.unwrap_or(most_ms));
+        let first = state.sleepers.first_key_value().map(|((at_ms, _), _)| *at_ms).filter(|at_ms| *at_ms <= max_ms);
+        state.now_ms = state.now_ms.max(first.unwrap_or(max_ms));
         let now_ms = state.now_ms;
         let later = state.sleepers.split_off(&(now_ms + 1, 0));
         let ended = std::mem::replace(&mut state.sleepers, later);
@@ -87,7 +87,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// Futures that run in virtual time, and can be ended at any moment as a crash would.
+/// Executes futures in virtual time. A task can be dropped at any time, as by a crash.
 pub struct Executor<'a> {
     clock: Arc<VirtualClock>,
     woken: Arc<WakeFlag>,
@@ -116,7 +116,7 @@ impl<'a> Executor<'a> {
         self.next_task
     }
 
-    /// Ends a task where it stands.
+    /// Drops a task.
     pub fn crash(&mut self, task: u64) {
         self.tasks.remove(&task);
     }
@@ -125,7 +125,7 @@ impl<'a> Executor<'a> {
         self.tasks.contains_key(&task)
     }
 
-    /// Runs everybody until it is `until_ms`.
+    /// Runs all tasks until `until_ms`.
     pub fn run_until(&mut self, until_ms: Millis) {
         let waker = Waker::from(Arc::clone(&self.woken));
         let mut context = Context::from_waker(&waker);
@@ -143,7 +143,7 @@ impl<'a> Executor<'a> {
 /// Runs a future to its end in virtual time.
 ///
 /// # Panics
-/// When it waits for something that no time will bring.
+/// If the future waits and no timer is pending.
 pub fn block_on<T>(clock: &VirtualClock, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let bell = Arc::new(WakeFlag::default());
@@ -155,7 +155,7 @@ pub fn block_on<T>(clock: &VirtualClock, future: impl Future<Output = T>) -> T {
         }
         let rang = bell.0.swap(false, Ordering::Relaxed);
         let sleepers = !clock.state().sleepers.is_empty();
-        assert!(rang || sleepers, "the future waits for something that no time will bring");
+        assert!(rang || sleepers, "the future waits, but no timer is pending");
         if !rang {
             clock.advance(Millis::MAX - 1);
         }

@@ -1,4 +1,4 @@
-//! What happens in the simulated world: machines start, work, fail and stop; actions take effect when their time comes.
+//! The simulated sites and machines: machines start, work, fail and stop, and actions take effect after a delay.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,27 +16,27 @@ use crate::seed::Random;
 
 const START_MS: (Millis, Millis) = (500, 8_000);
 const STOP_MS: (Millis, Millis) = (100, 3_000);
-const MOST_JOURNAL_LINES: usize = 200;
+const MAX_JOURNAL_LINES: usize = 200;
 
 #[derive(Debug, Clone, Default)]
 pub struct SiteState {
-    /// `Some`: it cannot be reached, and why.
-    pub cut: Option<String>,
-    /// Most nodes that it holds.
-    pub room: Option<u32>,
-    /// It says how many that is only to those who ask for more.
-    pub hides_room: bool,
-    /// `Some`: it makes no nodes, and why.
+    /// `Some`: why the site is unreachable.
+    pub unreachable: Option<String>,
+    /// Maximum number of nodes.
+    pub max_nodes: Option<u32>,
+    /// The limit is not part of observations; the site only refuses more nodes.
+    pub hides_limit: bool,
+    /// `Some`: why the site refuses to create nodes.
     pub refuses: Option<String>,
     pub gpus: Option<u32>,
-    /// Pools whose size it decides itself.
+    /// Sizes of the pools that the site scales itself.
     pub sizes: BTreeMap<Name, u32>,
 }
 
-/// What the coordinator tells of its runs.
+/// Run metrics of the coordinator.
 #[derive(Debug, Clone, Default)]
 pub struct Training {
-    /// At work; `None`: it cannot say.
+    /// Active runs; `None`: unknown.
     pub runs: Option<u32>,
     pub round_ms: Option<Millis>,
     pub required_nodes: Option<u32>,
@@ -48,20 +48,20 @@ pub struct World {
     pub faults: Faults,
     pub training: Training,
     pub disruptions: Disruptions,
-    /// Nodes that joined the SuperLink from elsewhere.
+    /// Nodes that joined the SuperLink by themselves.
     pub joined: Vec<LinkNode>,
-    /// Which nodes runs may select, as the SuperLink was last told.
+    /// The nodes that runs may select, as set last.
     selection: Option<Selection>,
-    /// What must never be, as it was found.
+    /// Violated invariants.
     pub violations: Vec<String>,
-    /// The last things that happened, for who wonders how it came to this.
+    /// The last events, for failure messages.
     pub journal: VecDeque<String>,
     machines: BTreeMap<ResourceId, Machine>,
-    /// The last action that was carried out, for each resource.
+    /// The last action that was applied to each resource.
     orders: BTreeMap<ResourceId, Order>,
     fences: BTreeMap<Name, u64>,
-    /// Actions under way: when they take effect.
-    under_way: BTreeMap<(Millis, u64), Action>,
+    /// Actions in progress, by the time at which they take effect.
+    in_progress: BTreeMap<(Millis, u64), Action>,
     outcomes: BTreeMap<u64, Outcome>,
     next_ticket: u64,
     instances: u64,
@@ -83,7 +83,7 @@ impl World {
             machines: BTreeMap::new(),
             orders: BTreeMap::new(),
             fences: BTreeMap::new(),
-            under_way: BTreeMap::new(),
+            in_progress: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             next_ticket: 0,
             instances: 0,
@@ -96,14 +96,14 @@ impl World {
         &self.machines
     }
 
-    /// Nodes that work and take work.
+    /// Number of nodes that serve.
     pub fn serving(&self) -> u32 {
         let serving =
             self.machines.values().filter(|machine| machine.desired.spec.shard().is_some() && machine.serves());
         u32::try_from(serving.count()).unwrap_or(u32::MAX)
     }
 
-    /// All nodes that the SuperLink has.
+    /// All nodes of the SuperLink.
     pub fn link_nodes(&self) -> Vec<LinkNode> {
         let made = self.machines.values().filter_map(|machine| {
             let (id, name) = (machine.node_id()?, machine.desired.id.part.name());
@@ -120,7 +120,7 @@ impl World {
         self.check_selection();
     }
 
-    /// Nodes of two numberings, or two nodes of one shard, must never be selected together.
+    /// Checks that all selected nodes have the same numbering and different shards.
     fn check_selection(&mut self) {
         let Some(selection) = &self.selection else { return };
         let selected = self
@@ -139,14 +139,14 @@ impl World {
         }
     }
 
-    /// Gives a node work until then. One that drains, or does not run, takes none.
+    /// Keeps a node busy until then, if it serves.
     pub fn give_work(&mut self, id: &ResourceId, until_ms: Millis) {
         if let Some(machine) = self.machines.get_mut(id).filter(|machine| machine.serves()) {
             machine.busy_until_ms = until_ms;
         }
     }
 
-    /// Lets a process end by itself; `why` is what its driver would say.
+    /// Ends a process; `why` is the reason in observations.
     pub fn crash(&mut self, id: &ResourceId, why: &str) {
         let now_ms = self.now_ms;
         let Some(machine) = self.machines.get_mut(id).filter(|machine| machine.phase != Phase::Stopping) else {
@@ -158,7 +158,7 @@ impl World {
         self.note_failure(served, id);
     }
 
-    /// Lets something start and never become ready.
+    /// Makes a resource start without ever becoming ready.
     pub fn hang(&mut self, id: &ResourceId) {
         let now_ms = self.now_ms;
         if let Some(machine) = self.machines.get_mut(id) {
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Lets a machine vanish with all that is on it.
+    /// Deletes a machine with its resource.
     pub fn lose(&mut self, id: &ResourceId) {
         if let Some(machine) = self.machines.remove(id) {
             self.note(format_args!("{id} is lost"));
@@ -175,7 +175,7 @@ impl World {
     }
 
     fn note(&mut self, what: impl std::fmt::Display) {
-        if self.journal.len() == MOST_JOURNAL_LINES {
+        if self.journal.len() == MAX_JOURNAL_LINES {
             self.journal.pop_front();
         }
         self.journal.push_back(format!("{} ms: {what} ({} serve)", self.now_ms, self.serving()));
@@ -187,19 +187,20 @@ impl World {
         }
     }
 
-    /// Lets everything happen that is due, in the order of time.
+    /// Executes all due events, in order of time.
     pub fn advance(&mut self, now_ms: Millis) {
         loop {
-            let effect = self.under_way.keys().next().map(|(at_ms, _)| *at_ms);
-            let turns = self.machines.iter().filter_map(|(id, machine)| Some((machine.turns.as_ref()?.0, id.clone())));
+            let effect = self.in_progress.keys().next().map(|(at_ms, _)| *at_ms);
+            let turns =
+                self.machines.iter().filter_map(|(id, machine)| Some((machine.next_change.as_ref()?.0, id.clone())));
             let turn = turns.min();
             let turn_ms = turn.as_ref().map(|(at_ms, _)| *at_ms);
             let next_ms = [effect, turn_ms].into_iter().flatten().min().filter(|at_ms| *at_ms <= now_ms);
             let Some(next_ms) = next_ms else { break };
             self.now_ms = self.now_ms.max(next_ms);
             if effect == Some(next_ms) {
-                if let Some(((_, ticket), action)) = self.under_way.pop_first() {
-                    let outcome = self.carry_out(&action);
+                if let Some(((_, ticket), action)) = self.in_progress.pop_first() {
+                    let outcome = self.apply(&action);
                     self.outcomes.insert(ticket, outcome);
                 }
             } else if let Some((_, id)) = turn {
@@ -213,7 +214,7 @@ impl World {
     fn turn(&mut self, id: &ResourceId) {
         let now_ms = self.now_ms;
         let Some(machine) = self.machines.get_mut(id) else { return };
-        match machine.turns.take() {
+        match machine.next_change.take() {
             Some((_, Some(phase))) => {
                 machine.enter(phase, now_ms);
                 let (serves, shard) = (machine.serves(), machine.desired.spec.shard());
@@ -226,16 +227,16 @@ impl World {
             }
             Some((_, None)) => {
                 self.machines.remove(id);
-                self.note(format_args!("{id} is gone"));
+                self.note(format_args!("{id} is deleted"));
             }
             None => {}
         }
     }
 
-    /// Sends an action on its way; it takes effect at `at_ms`, whoever still waits for it then.
+    /// Sends an action, which takes effect at `at_ms` even if its caller has ended.
     pub(super) fn send(&mut self, action: Action, at_ms: Millis) -> u64 {
         self.next_ticket += 1;
-        self.under_way.insert((at_ms, self.next_ticket), action);
+        self.in_progress.insert((at_ms, self.next_ticket), action);
         self.next_ticket
     }
 
@@ -243,10 +244,10 @@ impl World {
         self.outcomes.remove(&ticket)
     }
 
-    /// Carries an action out now.
-    pub fn carry_out(&mut self, action: &Action) -> Outcome {
+    /// Applies an action now.
+    pub fn apply(&mut self, action: &Action) -> Outcome {
         let id = action.id().clone();
-        if let Some(why) = self.sites.get(&id.site).and_then(|site| site.cut.clone()) {
+        if let Some(why) = self.sites.get(&id.site).and_then(|site| site.unreachable.clone()) {
             return Outcome::Failed { why };
         }
         if let Err(refused) = self.check_order(action) {
@@ -260,7 +261,7 @@ impl World {
         self.note(format_args!("{} by {fence}/{serial}: {outcome:?}", action.verb));
         if let Some(shard) = served.filter(|_| !serves) {
             let serving = self.serving();
-            self.disruptions.took(action.order.serial, shard, serving);
+            self.disruptions.stopped(action.order.serial, shard, serving);
         }
         self.check_selection();
         outcome
@@ -272,7 +273,7 @@ impl World {
         let last = self.orders.get(id).copied().unwrap_or_default();
         if action.order.fence < *fence || action.order < last {
             return Err(Outcome::Refused {
-                why: "a later controller, or a later action, was here".to_owned(),
+                why: "a later controller or a later action was applied already".to_owned(),
                 retry: true,
             });
         }
@@ -287,7 +288,7 @@ impl World {
         let phase = self.machines.get(verb.id()).map(|machine| machine.phase.clone());
         match (verb, phase) {
             (Verb::Create(_) | Verb::Replace(_) | Verb::Restart { .. }, Some(Phase::Stopping)) => {
-                refused("it still stops")
+                refused("it is still stopping")
             }
             (Verb::Create(desired), None) => self.create(desired),
             (Verb::Create(desired) | Verb::Replace(desired), Some(phase)) => {
@@ -295,11 +296,11 @@ impl World {
                 match (same, phase, verb) {
                     (true, Phase::Starting, _) => Outcome::Started,
                     (true, _, _) => Outcome::Done,
-                    (false, _, Verb::Create(_)) => refused("another generation is there"),
+                    (false, _, Verb::Create(_)) => refused("it has another generation"),
                     (false, _, _) => self.start(desired.clone()),
                 }
             }
-            (Verb::Replace(_) | Verb::Restart { .. }, None) => refused("there is none"),
+            (Verb::Replace(_) | Verb::Restart { .. }, None) => refused("it does not exist"),
             (Verb::Restart { id, instance, .. }, Some(_)) => match self.machines[id].instance == *instance {
                 true => self.start(self.machines[id].desired.clone()),
                 false => Outcome::Done,
@@ -321,7 +322,7 @@ impl World {
             Some(SiteState { refuses: Some(why), .. }) if desired.spec.shard().is_some() => {
                 Outcome::Refused { why: why.clone(), retry: false }
             }
-            Some(SiteState { room: Some(room), .. }) if nodes >= *room && desired.spec.shard().is_some() => {
+            Some(SiteState { max_nodes: Some(room), .. }) if nodes >= *room && desired.spec.shard().is_some() => {
                 Outcome::Refused { why: format!("the quota of {room} nodes is used up"), retry: true }
             }
             Some(_) => self.start(desired.clone()),
@@ -346,10 +347,10 @@ impl World {
             instance: self.instances,
             draining: false,
             busy_until_ms: 0,
-            turns: Some((at_ms, Some(phase))),
+            next_change: Some((at_ms, Some(phase))),
         };
         self.machines.insert(id.clone(), machine);
-        self.look_for_doubles(&id);
+        self.check_unique(&id);
         Outcome::Started
     }
 
@@ -358,13 +359,13 @@ impl World {
         let now_ms = self.now_ms;
         if let Some(machine) = self.machines.get_mut(id).filter(|machine| machine.phase != Phase::Stopping) {
             machine.enter(Phase::Stopping, now_ms);
-            machine.turns = Some((at_ms, None));
+            machine.next_change = Some((at_ms, None));
         }
         Outcome::Started
     }
 
-    /// Two nodes on one shard, or two coordinators, are what must never be.
-    fn look_for_doubles(&mut self, id: &ResourceId) {
+    /// Checks that no two nodes have the same shard, and that there is only one coordinator.
+    fn check_unique(&mut self, id: &ResourceId) {
         let shard = self.machines[id].desired.spec.shard();
         let same = |other: &ResourceId, machine: &Machine| {
             other != id && other.federation == id.federation && machine.desired.spec.shard() == shard
@@ -376,19 +377,20 @@ impl World {
             .map(|(other, _)| other.to_string())
             .collect();
         for other in doubles {
-            self.violations.push(format!("{} ms: {id} and {other} are the same shard, {shard:?}", self.now_ms));
+            self.violations.push(format!("{} ms: {id} and {other} have the same shard, {shard:?}", self.now_ms));
         }
     }
 
-    /// A site as its driver sees it now. What cannot be seen is never told as absent.
+    /// Observes a site as its driver. Resources that cannot be observed are not reported as absent.
     pub fn observe(&mut self, federation: &Name, site: &Name) -> Observation {
         let Some(state) = self.sites.get(site) else {
             return Observation::Unreachable { why: format!("there is no site {site}") };
         };
-        if let Some(why) = &state.cut {
+        if let Some(why) = &state.unreachable {
             return Observation::Unreachable { why: why.clone() };
         }
-        let free_nodes = state.room.filter(|_| !state.hides_room).map(|room| room.saturating_sub(self.nodes_at(site)));
+        let free_nodes =
+            state.max_nodes.filter(|_| !state.hides_limit).map(|room| room.saturating_sub(self.nodes_at(site)));
         let capacity = Capacity { free_nodes, gpus: state.gpus };
         let sizes = state.sizes.clone();
         let complete = !self.random.permille(self.faults.partial);
@@ -399,7 +401,7 @@ impl World {
                 let facts = machine.facts(self.now_ms, &self.training);
                 resources.insert(id.clone(), Presence::Present { generation: Some(machine.desired.generation), facts });
             } else if self.random.permille(500) {
-                resources.insert(id.clone(), Presence::Unknown { why: "its state could not be read".to_owned() });
+                resources.insert(id.clone(), Presence::Unknown { why: "its state cannot be read".to_owned() });
             }
         }
         Observation::Reached(ObservedSite { resources, complete, capacity, sizes })

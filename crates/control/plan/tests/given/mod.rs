@@ -1,4 +1,4 @@
-//! Federations for tests: small, and whole.
+//! Minimal federations for tests.
 #![allow(dead_code)]
 
 pub mod random;
@@ -14,7 +14,7 @@ use trellis_spec::{
     Resources, Runtime, Security, Site, SiteConfig, Tls, Training, Upgrade, WireGuardLink,
 };
 
-/// A host with fixed drivers that passes on every result, and ends the loop if the federation was deleted.
+/// A host with fixed drivers that forwards every result, and ends the loop if the federation was deleted.
 pub struct FixedHost<F>(pub F);
 
 impl<F: FnMut(&Reconciled) + Send> Host for FixedHost<F> {
@@ -80,7 +80,7 @@ pub fn pool(text: &str, site: usize, count: u32) -> Pool {
     }
 }
 
-/// Sites and pools are the caller's to add.
+/// A federation without sites and pools.
 pub fn federation() -> Federation {
     Federation {
         name: name("demo"),

@@ -1,4 +1,4 @@
-//! Federations, and changes of them, by random.
+//! Random federations and random changes of them.
 #![allow(dead_code)]
 
 use trellis_plan::simulated::Random;
@@ -22,7 +22,7 @@ pub fn federation(random: &mut Random) -> Federation {
     federation
 }
 
-/// One thing that a user may change: a count, an image, a site, a name, a pool, the partitions.
+/// One change that a user may make: a count, an image, a site, a name, a pool, the partitions.
 pub fn change(federation: &mut Federation, random: &mut Random) {
     let sites = federation.sites.len();
     let index = index(random, federation.pools.len());
@@ -48,7 +48,7 @@ pub fn change(federation: &mut Federation, random: &mut Random) {
     enough_partitions(federation);
 }
 
-/// Where the data has fewer parts than nodes, some nodes cannot be: that has its own story.
+/// Fewer partitions than nodes are tested by a story.
 fn enough_partitions(federation: &mut Federation) {
     let wanted: u32 = federation.pools.iter().map(|pool| pool.count).sum();
     let partitions = &mut federation.training.partitions;

@@ -1,4 +1,4 @@
-//! Words of a story that change the document.
+//! Commands of a story that change the document.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ fn set(pool: &mut Pool, word: &str, value: &str) {
             pool.scaling.get_or_insert(scaling).rules.push(SiteRule::Metric(rule));
         }
         "schedule" => {
-            // Blanks part the words of a story.
+            // Blanks separate the words of a story.
             let (at, count) = value.split_once(':').expect("schedule=0_9_*_*_*:4");
             let at = Schedule::parse(&at.replace('_', " ")).expect("a schedule");
             pool.scaling.get_or_insert(scaling).rules.push(SiteRule::Schedule { at, count: number(count) });

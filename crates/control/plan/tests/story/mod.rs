@@ -1,7 +1,7 @@
-//! A story: lines that begin with `>` are told to a world, and what it answers stands below them.
+//! A story: lines that begin with `>` are commands to a simulated world; the lines below a command are its output.
 //!
-//! `step` plans and carries out, `plan` only plans, `settle` goes on until nothing is to be done, `settle-or-stall` until
-//! nothing can be. The other words change the document, or what happens.
+//! `step` plans and applies, `plan` only plans, `settle` repeats steps until no action is due, `settle-or-stall` until no action is
+//! possible. The other commands change the document or the world.
 
 mod document;
 
@@ -18,8 +18,8 @@ use trellis_spec::{Federation, Name};
 
 use crate::given;
 
-/// A story that does not settle after so many steps never will.
-const MOST_STEPS: u32 = 500;
+/// A story that does not settle after this many steps has failed.
+const MAX_STEPS: u32 = 500;
 const START_MS: u64 = 1_000_000;
 
 pub struct Story {
@@ -33,7 +33,7 @@ pub struct Story {
     blind: bool,
 }
 
-/// Tells the story again, with what the world answers now.
+/// Executes a story and returns it with the current output.
 pub fn retell(text: &str) -> String {
     let mut story = Story::new();
     let mut told = String::new();
@@ -95,8 +95,8 @@ impl Story {
                 self.site_state(site).sizes.insert(given::name(pool), document::number(nodes));
             }
             ["links"] => return self.links(),
-            ["cut", site, ref why @ ..] => self.site_state(site).cut = Some(why.join(" ")),
-            ["reach", site] => self.site_state(site).cut = None,
+            ["cut", site, ref why @ ..] => self.site_state(site).unreachable = Some(why.join(" ")),
+            ["reach", site] => self.site_state(site).unreachable = None,
             ["hide", node] => drop(self.hidden.insert(node.to_owned())),
             ["show", node] => drop(self.hidden.remove(node)),
             ["busy-unknown"] => self.blind = true,
@@ -118,11 +118,11 @@ impl Story {
         for setting in settings {
             match document::setting(setting) {
                 ("gpus", gpus) => self.site_state(site).gpus = Some(document::number(gpus)),
-                ("room", room) => self.site_state(site).room = Some(document::number(room)),
+                ("room", room) => self.site_state(site).max_nodes = Some(document::number(room)),
                 ("hidden-room", room) => {
                     let state = self.site_state(site);
-                    state.hides_room = true;
-                    state.room = Some(document::number(room));
+                    state.hides_limit = true;
+                    state.max_nodes = Some(document::number(room));
                 }
                 ("refuses", "") => self.site_state(site).refuses = None,
                 ("refuses", why) => self.site_state(site).refuses = Some(why.to_owned()),
@@ -134,7 +134,7 @@ impl Story {
         }
     }
 
-    /// A node joins the SuperLink from elsewhere: one of ours that asks for its shard, unless `own` says otherwise.
+    /// A node joins the SuperLink by itself: one of ours that asks for a shard, unless `own` is given.
     fn join(&mut self, name: &str, how: &[&str]) {
         let (id, name) = (format!("id-of-{name}"), name.to_owned());
         let asks_for_shard = !how.contains(&"own");
@@ -146,7 +146,7 @@ impl Story {
         found.unwrap_or_else(|| panic!("no `{name}` joined"))
     }
 
-    /// The nodes that runs select now, and the reason for the state of each joined node.
+    /// The nodes that runs select, and the reason for the state of each joined node.
     fn selected(&mut self) -> String {
         let planned = self.plan();
         let selection = planned.selection.expect("the SuperLink is ours");
@@ -169,7 +169,7 @@ impl Story {
         self.world.sites.get_mut(&given::name(site)).unwrap_or_else(|| panic!("there is no site `{site}`"))
     }
 
-    /// What runs under that name, wherever it is.
+    /// The id of a part, at any site.
     fn id(&self, part: &str) -> ResourceId {
         let found = self.world.machines().keys().find(|id| id.part.name() == part);
         let there = || self.world.machines().keys().map(|id| id.part.name()).collect::<Vec<_>>().join(", ");
@@ -189,7 +189,7 @@ impl Story {
         observed
     }
 
-    /// Takes from an observation what the story hides.
+    /// Removes the hidden parts of the story from an observation.
     fn blur(&self, observation: &mut Observation) {
         let Observation::Reached(seen) = observation else { return };
         let before = seen.resources.len();
@@ -221,7 +221,7 @@ impl Story {
             assert!(self.world.violations.is_empty(), "{:?}", self.world.violations);
         }
         for action in &planned.actions {
-            let outcome = self.world.carry_out(action);
+            let outcome = self.world.apply(action);
             self.ledger.record(action, &outcome);
         }
         planned
@@ -233,7 +233,7 @@ impl Story {
     }
 
     fn settle(&mut self, is_at_rest: fn(&Planned) -> bool) {
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let planned = self.step();
             if planned.actions.is_empty() && is_at_rest(&planned) {
                 return;
@@ -243,7 +243,7 @@ impl Story {
         panic!("it does not settle:\n{}", self.plan());
     }
 
-    /// How each part is reached, and reaches the coordinator.
+    /// The connections of each part to the coordinator.
     fn links(&mut self) -> String {
         let mut told = String::new();
         for desired in self.plan().blueprints {

@@ -98,7 +98,7 @@ impl Driver for SimulatedDriver {
         Box::pin(async move {
             let id = action.id();
             let world = self.sites.world(&id.federation);
-            current(&world, &id.site, self.sites.world_ms()).carry_out(action)
+            current(&world, &id.site, self.sites.world_ms()).apply(action)
         })
     }
 }
