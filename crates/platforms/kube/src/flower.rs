@@ -11,7 +11,7 @@ use trellis_diagnostic::Diagnostic;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     pub superlink: Program,
-    /// The SuperExec beside it, with process isolation.
+    /// The SuperExec of the SuperLink, with process isolation.
     pub superlink_superexec: Option<Program>,
     /// In the order of the resource.
     pub pools: Vec<PoolPrograms>,
@@ -117,7 +117,7 @@ impl Findings {
             if image::program(&spec.superlink.image, spec) != Program::Trellis {
                 self.note(Diagnostic::warning(
                     "spec.version",
-                    format!("{version:?} is no release of Flower"),
+                    format!("{version:?} is not a release of Flower"),
                     format!("write it as \"{}\", or leave it out", Release::NEWEST),
                 ));
             }
@@ -128,7 +128,10 @@ impl Findings {
             let (said, tagged) = (said.series(), tagged.series());
             self.note(Diagnostic::warning(
                 "spec.version",
-                format!("it says {said}, and the image {} holds {tagged}: the image counts", spec.superlink.image),
+                format!(
+                    "it says {said}, and the image {} holds {tagged}: the image takes precedence",
+                    spec.superlink.image
+                ),
                 format!("set spec.version to \"{tagged}.0\", or leave it out"),
             ));
         }

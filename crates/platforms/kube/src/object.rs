@@ -219,7 +219,7 @@ fn not_ours(live: &Object, owner: Owner<'_>) -> Option<Verdict> {
         Verdict::Refused(Refusal {
             reason: "NameTaken",
             message: format!(
-                "{identity} exists and {whose}; it is left as it is: delete or rename it, or give this federation another name"
+                "{identity} exists and {whose}; it is not changed: delete or rename it, or give this federation another name"
             ),
         })
     };

@@ -69,7 +69,7 @@ struct Check<'p> {
 
 impl Check<'_> {
     fn forbid(&mut self, place: String, what: impl Into<String>) {
-        let to_do = "leave it out, or ask who runs the operator to start it with --allow-privileged-pods";
+        let to_do = "leave it out, or ask the administrator of the operator to start it with --allow-privileged-pods";
         self.problems.push(Diagnostic::error(place, what, to_do));
     }
 
@@ -103,7 +103,8 @@ impl Check<'_> {
         let account = named.into_iter().map(|(_, name)| name).find(|name| !name.is_empty()).unwrap_or(DEFAULT_ACCOUNT);
         let may_use_token = is_listed(account);
         for (field, name) in foreign {
-            let to_do = "leave it out, or ask who runs the operator to allow it with --allow-service-account";
+            let to_do =
+                "leave it out, or ask the administrator of the operator to allow it with --allow-service-account";
             self.problems.push(Diagnostic::error(
                 format!("{place}.{field}"),
                 format!("pods may not run as the service account {name}"),

@@ -29,7 +29,7 @@ pub use labels::{MANAGED_BY, instance_labels, node_labels, pool_labels, superlin
 pub use ports::{Endpoints, endpoints};
 pub use superlink::TRUST_ANNOTATION;
 
-/// What objects depend on beside the resource.
+/// Inputs of the objects in addition to the resource.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ground {
     pub durability: Durability,

@@ -121,7 +121,7 @@ pub fn decide(federation: &Federation, activity: &Activity, memory: &Memory, now
         memory: Memory { desired: Some(size), asked: Some(asked), changed },
         wake_at: None,
     };
-    let written = format!("{} is what the resource says", asked.clamp(min, max));
+    let written = format!("{} is the size in the resource", asked.clamp(min, max));
     let before = memory.desired.filter(|_| !scaling.rules.is_empty() && memory.asked == Some(asked));
     // The first decision, or the size in the resource changed: it applies at once.
     let Some(before) = before else { return Some(decided(asked.clamp(min, max), written, memory.changed)) };
@@ -132,13 +132,13 @@ pub fn decide(federation: &Federation, activity: &Activity, memory: &Memory, now
     let (goal, why) = by_rules(scaling, activity, before, asked, others(federation, pool));
     let goal = goal.clamp(min, max);
     if goal == before {
-        let why = if why.is_empty() { format!("{before}: no rule says otherwise") } else { why };
+        let why = if why.is_empty() { format!("{before}: no rule applies") } else { why };
         return Some(decided(before, why, memory.changed));
     }
     let resize = Resize {
         from: count(before),
         to: count(goal),
-        // Which nodes work is unknown, so all are kept while a run is at work.
+        // Which nodes are busy is unknown, so all are kept while a run is active.
         at_work: if activity.runs == Some(0) { 0 } else { count(before) },
         due_ms: memory.changed.map(|changed| millis(changed).saturating_add(cooldown_ms(scaling, activity))),
         now_ms: millis(now),
@@ -146,13 +146,12 @@ pub fn decide(federation: &Federation, activity: &Activity, memory: &Memory, now
     Some(match resize.decide() {
         Size::Changed(_) => decided(goal, format!("from {before} to {goal}: {why}"), Some(now)),
         Size::AtWork(_) => {
-            let why =
-                format!("would go from {before} to {goal}: runs are at work, and no node is taken away from them");
+            let why = format!("would scale from {before} to {goal}, but runs are active, so no node is removed");
             decided(before, why, memory.changed)
         }
         Size::CoolingDown { until_ms, .. } => {
             let due = i64::try_from(until_ms / MILLIS_PER_S).unwrap_or(i64::MAX);
-            let why = format!("would go from {before} to {goal} ({why}): not before {}", time(due));
+            let why = format!("would scale from {before} to {goal} ({why}): not before {}", time(due));
             Decision { wake_at: Some(due), ..decided(before, why, memory.changed) }
         }
     })
@@ -212,7 +211,7 @@ fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32, oth
         matches!(Metric::read(&rule.metric), Some(Metric::RoundTime | Metric::Waiting)) && rule.below.is_none()
     };
     if activity.runs == Some(0) && before > asked && scaling.rules.iter().all(of_rounds) {
-        return (asked, "no run is at work".to_owned());
+        return (asked, "no run is active".to_owned());
     }
     (before, String::new())
 }

@@ -128,14 +128,14 @@ pub fn status(input: &StatusInput<'_>, previous: &Value, now: &str) -> Value {
 pub fn advice(notes: &[Diagnostic]) -> Condition {
     let message: Vec<String> = notes.iter().map(|note| format!("{}; {}", note.finding(), note.advice)).collect();
     match message.is_empty() {
-        true => Condition::new(ADVICE, false, "Nothing", "nothing to remark"),
+        true => Condition::new(ADVICE, false, "Nothing", "no advice"),
         false => Condition::new(ADVICE, true, "SeeMessage", message.join("; ")),
     }
 }
 
 /// `.status` of an invalid resource: other fields keep their values.
 pub fn status_of_unreadable(why: &str, generation: i64, previous: &Value, now: &str) -> Value {
-    let message = format!("the resource cannot be read: {why}");
+    let message = format!("cannot read the resource: {why}");
     let conditions = [
         Condition::new(READY, false, "Unreadable", message.clone()),
         Condition::new(RECONCILING, false, "Unreadable", "nothing is changed until the resource can be read"),
@@ -298,7 +298,7 @@ fn conditions(input: &StatusInput<'_>, superlink: &Part, pools: &[Pool], parts: 
         () if !moving.is_empty() => {
             Condition::new(RECONCILING, true, "Progressing", format!("on their way: {}", moving.join(", ")))
         }
-        () => Condition::new(RECONCILING, false, "Done", "the cluster is as the resource says"),
+        () => Condition::new(RECONCILING, false, "Done", "the cluster matches the resource"),
     };
     let stalled = match permanent.first() {
         Some(failure) => Condition::new(STALLED, true, &failure.reason, all(&permanent)),
@@ -328,7 +328,7 @@ fn durable(durability: Durability) -> Condition {
             false,
             "InPod",
             "the SuperLink's state is lost with its pod; set persistence.enabled, or give the cluster a default StorageClass before \
-             the federation is made",
+             the federation is created",
         ),
     }
 }

@@ -191,7 +191,7 @@ pub fn problems(federation: &Federation) -> Vec<Diagnostic> {
         }
         TlsMode::Off if security.node_auth => {
             let to_do = "set insecure: false (or security.tls.mode), or nodeAuth: false";
-            problems.push(problem("nodeAuth", "nodes prove who they are over TLS only, and it is off", to_do));
+            problems.push(problem("nodeAuth", "nodes authenticate over TLS only, and it is off", to_do));
         }
         _ => {}
     }

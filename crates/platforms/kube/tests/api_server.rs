@@ -1,11 +1,11 @@
-//! An API server takes every object of every golden as it is, and Pod Security of the level `restricted` finds nothing wrong with
-//! the pods, but where the resource asks for what it forbids.
+//! An API server accepts every object of every golden unchanged, and the Pod Security level `restricted` admits the pods, unless the
+//! resource requests forbidden fields.
 
 use std::path::Path;
 
 use trellis_testing::kube::{Parts, shared};
 
-/// Devices and networks of the machine are not for restricted pods.
+/// Restricted pods must not use devices and networks of the machine.
 const ASK_FOR_MORE: [&str; 2] = ["everything", "gpu"];
 
 #[test]

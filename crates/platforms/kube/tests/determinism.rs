@@ -1,11 +1,11 @@
-//! The same resource, the same bytes: in whatever order its maps were written.
+//! The objects do not depend on the order of fields in the resource.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use trellis_kube::federation::Federation;
 use trellis_kube::render::{Ground, render};
 
-/// With the fields of all maps in another order, as text: a map in memory might have one of its own.
+/// Reverses the fields of all maps, as text: maps in memory may have an order of their own.
 fn shuffled(value: &Value, seed: u64) -> String {
     match value {
         Value::Object(map) => {

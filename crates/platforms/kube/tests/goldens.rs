@@ -1,5 +1,5 @@
-//! Federations and the objects they become, side by side in `goldens/`. With UPDATE_GOLDENS=1 the objects are written instead of
-//! compared; read them before you keep them.
+//! Federations and their objects, side by side in `goldens/`. UPDATE_GOLDENS=1 writes the objects instead of comparing them; review
+//! the difference.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn document(value: &Value) -> String {
     yaml::from_own_json(&value.to_string()).unwrap()
 }
 
-/// What is known beside the resource, as the name of the file says.
+/// The state besides the resource, by the name of the file.
 fn ground(name: &str, federation: &Federation) -> Ground {
     let keys = federation.spec.security.node_auth.then(|| ("a".to_owned(), "fed-node-keys-a".to_owned()));
     let trust = Trust {

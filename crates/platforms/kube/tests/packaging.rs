@@ -1,5 +1,5 @@
-//! Files in `deploy/` that are made from the code are as the code says: an installation is never older than its operator (P4).
-//! With UPDATE_GOLDENS=1 they are written instead of compared; read them before you keep them.
+//! Generated files in `deploy/` match the code, so an installation is never older than its operator (P4).
+//! UPDATE_GOLDENS=1 writes them instead of comparing them; review the difference.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn installed(installation: &Installation) -> Vec<Value> {
     objects(installation).into_iter().map(|object| object.0).collect()
 }
 
-/// Those that an installation has and the usual one has not.
+/// Objects of one installation that the default one does not have.
 fn added(installation: &Installation) -> Vec<Value> {
     let usual: Vec<_> = objects(&Installation::default()).iter().map(|object| object.identity()).collect();
     let new = objects(installation).into_iter().filter(|object| !usual.contains(&object.identity()));
@@ -67,7 +67,7 @@ fn the_chart_gives_the_same_permissions_and_brings_the_same_definitions() {
         "people": people,
     });
     check(&format!("chart/{NAME}/files/rules.yaml"), &yaml::document(&all));
-    // The chart brings the same files, by links.
+    // The chart links to the same files.
     for definition in crd::all() {
         let plural = definition["spec"]["names"]["plural"].as_str().unwrap().to_owned();
         let linked = deploy().join(format!("chart/{NAME}/files/crds/{plural}.yaml"));

@@ -1,4 +1,4 @@
-//! Every argument that is made for a release of Flower is one that its programs know: asked of the programs themselves.
+//! The programs of each Flower release support all rendered arguments, checked with the help of the programs themselves.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use trellis_kube::federation::Federation;
 use trellis_kube::render::{Ground, Trust, render};
 
-/// Where one profile ends and the next begins, and the newest.
+/// The first releases with other arguments, and the newest release.
 const MINORS: [u32; 7] = [25, 30, 34, 35, 36, 40, 42];
 
 fn programs_of(minor: u32) -> Option<PathBuf> {
@@ -34,7 +34,7 @@ fn federation(minor: u32, isolation: &str, insecure: bool) -> Federation {
     Federation::read(&json!({"metadata": {"name": "fed", "namespace": "lab", "uid": "1"}, "spec": spec})).unwrap()
 }
 
-/// Program, argument without its value.
+/// A program, and an argument without its value.
 fn arguments(minor: u32) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     for isolation in ["process", "subprocess"] {

@@ -1,4 +1,4 @@
-//! The table of what must not happen (docs/kubernetes/requirements.md) has every row, and names only tests that exist.
+//! The table of requirements (docs/kubernetes/requirements.md) has every row, and names only tests that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ fn every_row_is_there_and_every_test_it_names_exists() {
     let mut missing = Vec::new();
     for row in &rows {
         let how = row[2];
-        // A test's name is words with underscores between backticks; anything else there is a file, a field or a command.
+        // A test name is words with underscores between backticks; other text there is a file, a field or a command.
         let named =
             how.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.contains(['.', ' ', '/']));
         missing.extend(named.filter(|name| !tests.contains(*name)).map(|name| format!("{}: {name}", row[0])));
@@ -36,7 +36,7 @@ fn every_row_is_there_and_every_test_it_names_exists() {
     assert!(missing.is_empty(), "there are no such tests: {missing:#?}");
 }
 
-/// Names of all functions in the repository's Rust and Python.
+/// Names of all functions in the Rust and Python code of the repository.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut left = vec![repository().join("crates"), repository().join("tests")];

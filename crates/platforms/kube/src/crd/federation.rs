@@ -31,7 +31,7 @@ pub fn metadata() -> Schema {
 
 pub fn spec() -> Schema {
     let ours = "Left out, everything is as the Flower operator has it.";
-    Schema::object("What the federation is to be.")
+    Schema::object("Desired state of the federation.")
         .field(
             "mode",
             Schema::text("DaemonSet: a SuperNode on each matching machine. StatefulSet: as many as `replicas` says.")
@@ -149,7 +149,7 @@ fn gpu() -> Schema {
     Schema::object("GPUs of each SuperNode.")
         // No default: false disables mountAll, and a default could not be distinguished from it.
         .field("enabled", Schema::truth("Ask for GPUs. Absent: no, but for mountAll, which is then enough."))
-        .field("vendor", Schema::text("Who made them.").one_of(["nvidia", "amd"]))
+        .field("vendor", Schema::text("Vendor of the GPUs.").one_of(["nvidia", "amd"]))
         .field("resourceName", Schema::text("The extended resource. Absent: that of the vendor."))
         .field("count", Schema::int32("How many for each SuperNode.").at_least(1).with("default", 1))
         .field("mountAll", Schema::truth("All GPUs of the machine, without asking for any."))
@@ -163,7 +163,7 @@ fn node_config() -> Schema {
     let value = Schema::text("Text, which may hold {index}, {replicas}, {pool} and {node}.")
         .with("maxLength", MAX_CONFIG_VALUE)
         .with("pattern", r"^[^\x00]*$");
-    Schema::map("What each SuperNode is told of itself, as --node-config.", value)
+    Schema::map("Node config of each SuperNode, as --node-config.", value)
         .with("maxProperties", MAX_CONFIG_KEYS)
         .rules([rules::node_config_keys()])
 }
@@ -216,15 +216,18 @@ fn security(ours: &str) -> Schema {
         .field(
             "extraNames",
             Schema::list(
-                "Names and addresses of the SuperLink beside those of its Service.",
+                "Names and addresses of the SuperLink in addition to those of its Service.",
                 Schema::made(json!({ "type": "string", "minLength": 1, "maxLength": MAX_DNS_NAME })),
             )
             .at_most_items(MAX_EXTRA_NAMES),
         )
         .rules(rules::tls());
-    let policy = Schema::object("Who may reach the SuperLink.")
+    let policy = Schema::object("Clients that may reach the SuperLink.")
         .field("enabled", Schema::truth("Make a NetworkPolicy."))
-        .field("clients", core::list_of("NetworkPolicyPeer", "Who may use the Control API, beside the operator."));
+        .field(
+            "clients",
+            core::list_of("NetworkPolicyPeer", "Clients that may use the Control API, in addition to the operator."),
+        );
     Schema::object(&format!("TLS, identity of nodes, who may call. {ours}"))
         .field("tls", tls)
         .field("nodeAuth", Schema::truth("Only SuperNodes whose keys are known may join. Needs TLS."))
@@ -250,7 +253,7 @@ fn persistence() -> Schema {
 fn scaling() -> Schema {
     let size = |description: &str| Schema::int32(description).between(0, MAX_NODES);
     let rule = Schema::object("When to grow, and when to shrink.")
-        .field("metric", Schema::text("What is measured.").length(1, MAX_DNS_LABEL))
+        .field("metric", Schema::text("Metric that is measured.").length(1, MAX_DNS_LABEL))
         .field("above", Schema::int64("Grow when it is more."))
         .field("below", Schema::int64("Shrink when it is less."))
         .field("step", Schema::int32("By how many SuperNodes at once; 1.").between(1, MAX_NODES))
@@ -258,7 +261,7 @@ fn scaling() -> Schema {
     Schema::object(
         "How many SuperNodes one pool has, in place of its replicas. kubectl scale and autoscalers write it.",
     )
-    .field("pool", dns_label("Which pool. Absent: the only one."))
+    .field("pool", dns_label("Name of the pool. Absent: the only one."))
     .field("replicas", size("How many. Absent: the pool's replicas."))
     .field("minReplicas", size("Never fewer."))
     .field("maxReplicas", size("Never more."))
@@ -271,7 +274,7 @@ fn scaling() -> Schema {
 }
 
 fn monitoring() -> Schema {
-    Schema::object("What pods of Trellis images tell of themselves.")
+    Schema::object("Metrics and logs of pods with Trellis images.")
         .field("metrics", Schema::truth("Metrics for Prometheus, on a port of every pod."))
         .field("jsonLogs", Schema::truth("Logs as JSON."))
         .field("podMonitor", Schema::truth("A PodMonitor of the Prometheus operator."))
@@ -288,7 +291,7 @@ fn upgrade() -> Schema {
         )
         .field(
             "drainTimeoutSeconds",
-            Schema::int32("How long a SuperNode may finish what it does; 600 of Trellis, 30 of Flower, which does not finish anything.").between(0, DAY_SECONDS),
+            Schema::int32("Time for a SuperNode to finish its work; default 600 for Trellis, and 30 for Flower, which does not finish its work.").between(0, DAY_SECONDS),
         )
 }
 

@@ -18,7 +18,7 @@ pub fn spec() -> Schema {
         .rules([Rule::new("self == oldSelf", "spec.federation cannot be changed: make another FederationRun")]);
     // Values of any type, which a schema cannot express.
     let anything = Schema::made(json!({ "x-kubernetes-preserve-unknown-fields": true }));
-    Schema::object("What is run, where and when.")
+    Schema::object("The desired run, with its federation and schedule.")
         .field("federation", federation)
         .field("app", app())
         .field("rounds", Schema::int32("How many. Absent: as many as the app says.").between(1, MAX_ROUNDS))
@@ -61,7 +61,7 @@ fn app() -> Schema {
         .field("name", Schema::text("Of the ConfigMap.").length(1, MAX_NAME))
         .field("key", Schema::text("In binaryData. Absent: the only one.").length(1, MAX_NAME))
         .required(["name"]);
-    Schema::object("What is run: one of these.")
+    Schema::object("App of the run: one of these.")
         .field("native", Schema::text("An app of the program itself, like mlp.").length(1, MAX_NAME))
         .field("catalogue", Schema::text("A Flower app that comes with the program.").length(1, MAX_NAME))
         .field("configMap", bundle)
@@ -80,11 +80,11 @@ pub fn status() -> Schema {
         .field("submitted", Schema::time("Since when the try may be at the SuperLink."))
         .field("runId", Schema::text("At the SuperLink."))
         .field("notBefore", Schema::time("No new try before this."))
-        .field("timedOut", Schema::truth("It was told to stop."))
+        .field("timedOut", Schema::truth("It was stopped after its time limit."))
         .field("round", count("The newest."))
         .field("rounds", count("All."))
         .field("result", metrics())
-        .field("message", Schema::text("What is to be said."));
+        .field("message", Schema::text("Details for users."));
     let past = Schema::object("A run that is over.")
         .field("number", count("1 for the first."))
         .field("state", state())
@@ -96,7 +96,7 @@ pub fn status() -> Schema {
         .field("round", count("The last."))
         .field("rounds", count("All."))
         .field("result", metrics())
-        .field("message", Schema::text("What is to be said."));
+        .field("message", Schema::text("Details for users."));
     Schema::object("What came of it: of the newest run, and of those before.")
         .field("observedGeneration", count("The spec that all this is about."))
         .field("conditions", conditions())
@@ -110,7 +110,7 @@ pub fn status() -> Schema {
         .field("finished", Schema::time("When it ended."))
         .field("next", Schema::time("When the schedule is due next."))
         .field("result", metrics())
-        .field("message", Schema::text("What is to be said."))
+        .field("message", Schema::text("Details for users."))
         .field("active", Schema::list("Runs that are under way or about to be.", active))
         .field("history", Schema::list("Runs of the schedule that are over, the newest first.", past))
         .field("count", count("How many runs there were."))

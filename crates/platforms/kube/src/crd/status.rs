@@ -4,7 +4,7 @@ use super::schema::Schema;
 
 pub fn federation() -> Schema {
     let count = |description: &str| Schema::int32(description);
-    Schema::object("What the federation is.")
+    Schema::object("Observed state of the federation.")
         .field("observedGeneration", Schema::int64("The spec that all this is about."))
         .field("conditions", conditions())
         .field("supernodes", Schema::text("Ready and wanted SuperNodes, as 2/3."))
@@ -13,15 +13,15 @@ pub fn federation() -> Schema {
         .field("endpoints", endpoints())
         .field("pools", pools())
         .field("release", Schema::text("The Flower release of the SuperLink, or Trellis, as far as the image tells."))
-        .field("selector", Schema::text("Labels of the pods that scaling is about, for autoscalers."))
+        .field("selector", Schema::text("Labels of the pods of the scaled pool, for autoscalers."))
         .field(
             "scaling",
-            Schema::object("The pool that spec.scaling is about.")
-                .field("pool", Schema::text("Which pool."))
-                .field("replicas", count("SuperNodes that there are."))
-                .field("desired", count("SuperNodes that are wanted."))
-                .field("asked", count("What spec said when that was decided."))
-                .field("reason", Schema::text("Why so many."))
+            Schema::object("The pool of spec.scaling.")
+                .field("pool", Schema::text("Name of the pool."))
+                .field("replicas", count("Current number of SuperNodes."))
+                .field("desired", count("Desired number of SuperNodes."))
+                .field("asked", count("Size in the spec at the time of the decision."))
+                .field("reason", Schema::text("Reason for this number."))
                 .field("lastChange", Schema::time("When rules last changed the number.")),
         )
         .field(
@@ -41,7 +41,7 @@ pub fn federation() -> Schema {
                     .field("name", Schema::text("Of the site."))
                     .field("secretName", Schema::text("What a machine there needs to join."))
                     .field("address", Schema::text("Of the SuperLink, as seen from there."))
-                    .field("message", Schema::text("What is missing."))
+                    .field("message", Schema::text("Details for users."))
                     .required(["name"]),
             ),
         )

@@ -40,7 +40,7 @@ fn references_are_filled_in() {
             let typed = schema["type"].is_string();
             let any =
                 schema["x-kubernetes-preserve-unknown-fields"] == true || schema["x-kubernetes-int-or-string"] == true;
-            assert!(typed || any, "{path} says nothing of what it is");
+            assert!(typed || any, "{path} has no type and does not accept any value");
         });
     }
 }
@@ -59,7 +59,7 @@ fn items_of_lists_by_key_have_their_keys() {
     }
 }
 
-/// Ours, so that `kubectl explain` helps; core types are Kubernetes' own to explain.
+/// Descriptions for `kubectl explain`; Kubernetes describes its core types.
 #[test]
 fn fields_of_ours_are_described() {
     let core = ["podTemplate", "env", "volumes", "volumeMounts", "superexecVolumeMounts", "clients"];
@@ -88,7 +88,7 @@ fn embedded_pod_templates_require_nothing_and_keep_their_metadata() {
     }
 }
 
-/// Something for every field.
+/// A value for every field.
 fn sample(schema: &Value) -> Value {
     if let Some(fields) = schema["properties"].as_object() {
         return fields
@@ -117,7 +117,7 @@ fn there_and_back<T: serde::Serialize + serde::de::DeserializeOwned>(value: &Val
     serde_json::to_value(read).expect("JSON")
 }
 
-/// A field that only the schema has would do nothing.
+/// A field of the schema that the parser ignores would have no effect.
 #[test]
 fn schemas_and_types_have_the_same_fields() {
     let (federation, run) = (federation(), federation_run());
@@ -129,7 +129,7 @@ fn schemas_and_types_have_the_same_fields() {
     assert_eq!(there_and_back::<crate::run::RunStatus>(&status), status);
 }
 
-/// Checked in, for those who install without the program. `UPDATE_GOLDENS=1` writes it.
+/// Checked in for installations without the program. `UPDATE_GOLDENS=1` writes it.
 #[test]
 fn the_files_in_deploy_are_of_these_definitions() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../deploy/crd");

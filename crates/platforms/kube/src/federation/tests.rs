@@ -16,7 +16,7 @@ fn resource() -> Value {
     })
 }
 
-/// A path from the top, and what stands there instead.
+/// A path from the root, and its new value.
 fn with(path: &str, value: Value) -> Value {
     let mut resource = resource();
     *resource.pointer_mut(path).expect("a place in the resource") = value;

@@ -31,7 +31,7 @@ fn an_image_says_what_is_in_it() {
     for (image, fields, expected) in [
         ("flwr/superlink:1.25.0", &none, flower(25)),
         ("mirror.local:5000/hub/flwr/superlink:1.42.0-py3.12-ubuntu24.04", &none, flower(42)),
-        // The tag of an official image counts for more than what the resource says.
+        // The tag of an official image takes precedence over the resource.
         ("flwr/superlink:1.25.0", &v142, flower(25)),
         ("flwr/superlink:1.25.0", &trellis, flower(25)),
         ("flwr/superlink:latest", &none, Program::Unknown),
@@ -44,7 +44,7 @@ fn an_image_says_what_is_in_it() {
         ("x/trellis-superlink:1.42.0", &official, flower(42)),
         ("x/lattice:3", &none, Program::Unknown),
         ("x/lattice:3", &trellis, Program::Trellis),
-        // `spec.version` is what the reference has and does not use (A5).
+        // `spec.version` exists in the reference, which ignores it (A5).
         ("x/lattice:3", &v142, flower(42)),
         ("x/own:1.25.0", &none, flower(25)),
         ("x/own:1.22.0", &none, Program::Unknown),
@@ -67,7 +67,7 @@ fn a_superexec_of_ones_own_has_the_release_of_its_host() {
     assert_eq!(programs("trellis", "trellis-apps:1.39.0").superlink_superexec, Some(flower(39)));
 }
 
-/// T4: skew is found, told, and refused only where it cannot work.
+/// T4: skew is detected and reported, and refused only if the programs cannot work together.
 #[test]
 fn skew_is_told_with_its_place() {
     let pools = json!([
@@ -83,7 +83,7 @@ fn skew_is_told_with_its_place() {
     assert!(findings.problems[0].what.contains("Flower 1.42"), "{}", findings.problems[0].what);
 }
 
-/// A5: `spec.version` has an effect, and one that contradicts the images is told.
+/// A5: `spec.version` has an effect, and a contradiction to the images is reported.
 #[test]
 fn a_version_that_the_images_contradict_is_told() {
     for (version, expected) in [("1.25.7", 0), ("1.42.0", 1), ("newest", 1)] {

@@ -177,7 +177,7 @@ fn the_fields_of_another_operator_become_ours_and_those_of_others_stay_theirs() 
     let kubectl = entry("kubectl-edit", "Update", json!({"f:spec": {"f:replicas": {}}}));
     let ours = entry("trellis-operator", "Apply", json!({"f:spec": {"f:new": {}}}));
     let before = json!([entry("main", "Update", theirs), status, kubectl, ours]);
-    let after = taken_over(&before, "trellis-operator").expect("something to take over");
+    let after = taken_over(&before, "trellis-operator").expect("fields to take over");
     assert_eq!(after.as_array().map(Vec::len), Some(3));
     assert_eq!((&after[0]["manager"], &after[0]["operation"]), (&json!("trellis-operator"), &json!("Apply")));
     assert_eq!(after[0]["fieldsV1"]["f:spec"], json!({"f:old": {}, "f:new": {}}));

@@ -40,7 +40,7 @@ impl<'g> Gpus<'g> {
         }
     }
 
-    /// Fields of the pod, beside its containers.
+    /// Fields of the pod outside of its containers.
     pub(super) fn pod_fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         match self {

@@ -17,7 +17,7 @@ use super::{Durability, Scene, env, node_config};
 use crate::federation::Pool;
 use crate::flower::PoolPrograms;
 
-/// Ports of the gRPC health protocol: of the main program, and of the SuperExec beside it.
+/// Ports of the gRPC health protocol: of the main program, and of its SuperExec.
 pub(super) const HEALTH_PORT: u16 = 9098;
 const SUPEREXEC_HEALTH_PORT: u16 = 9099;
 /// Port of the metrics of Trellis programs.

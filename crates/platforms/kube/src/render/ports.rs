@@ -97,7 +97,7 @@ impl Scene<'_> {
             if !(1..=i32::from(u16::MAX)).contains(&port.port) {
                 problems.push(Diagnostic::error(
                     place.clone(),
-                    format!("{} is no port, for {}", port.port, port.name),
+                    format!("{} is not a port, for {}", port.port, port.name),
                     "use 1 to 65535",
                 ));
             }

@@ -110,7 +110,7 @@ fn security(scene: &Scene<'_>, findings: &mut Findings) {
     if spec.security.node_auth && scene.serving() == Serving::Plain {
         findings.problems.push(Diagnostic::error(
             "spec.security.nodeAuth",
-            "nodes can prove who they are only over TLS, and this federation has none",
+            "nodes can authenticate only over TLS, and this federation has none",
             "set spec.insecure to false",
         ));
     }
@@ -151,7 +151,7 @@ fn monitoring(scene: &Scene<'_>, notes: &mut Vec<Diagnostic>) {
     } else if monitoring.pod_monitor && !monitoring.metrics {
         notes.push(Diagnostic::warning(
             "spec.monitoring.podMonitor",
-            "there is nothing to collect without metrics",
+            "it has no effect without metrics",
             "set spec.monitoring.metrics to true",
         ));
     }

@@ -41,7 +41,7 @@ pub(super) fn apply(template: &mut Value, theirs: Option<&Value>) {
 /// Fields that follow from choices of the user.
 fn agree(spec: &mut Map<String, Value>, theirs: &Map<String, Value>) {
     let chosen = |field: &str| theirs.get(field).is_some_and(|value| !is_empty(value));
-    // A named service account is meant to be used.
+    // A pod with a service account mounts its token.
     if chosen("serviceAccountName") && !chosen("automountServiceAccountToken") {
         spec.remove("automountServiceAccountToken");
     }

@@ -23,22 +23,22 @@ pub fn problems(spec: &RunSpec) -> Vec<Diagnostic> {
         _ => refuse("spec.app", "it names several apps".to_owned(), "keep one of native, catalogue and configMap"),
     }
     if let Some(Err(why)) = spec.schedule.as_deref().map(Schedule::parse) {
-        refuse("spec.schedule", format!("it is no schedule: {why}"), "write it like 0 9 * * mon-fri (in UTC)");
+        refuse("spec.schedule", format!("invalid schedule: {why}"), "write it like 0 9 * * mon-fri (in UTC)");
     }
     if spec.schedule.is_some() && spec.ttl_seconds_after_finished.is_some() {
         let to_do = "leave out one of them: a schedule keeps its last ten runs and no more";
-        refuse("spec.ttlSecondsAfterFinished", "a schedule has no end after which it could go".to_owned(), to_do);
+        refuse("spec.ttlSecondsAfterFinished", "a schedule never ends, so it has no time to live".to_owned(), to_do);
     }
     if spec.retries > MAX_RETRIES {
         refuse("spec.retries", format!("it is more than {MAX_RETRIES}"), "write less");
     }
     for (key, value) in &spec.config {
         if text(value).is_none() {
-            refuse(&format!("spec.config.{key}"), "it is no value".to_owned(), "give a text, a number or a truth");
+            refuse(&format!("spec.config.{key}"), "it is not a value".to_owned(), "give text, a number, true or false");
         }
     }
     if spec.rounds.is_some() && ROUNDS.iter().any(|name| spec.config.contains_key(*name)) {
-        refuse("spec.rounds", "spec.config says how many already".to_owned(), "keep one of them");
+        refuse("spec.rounds", "spec.config sets the number of rounds too".to_owned(), "keep one of them");
     }
     found
 }

@@ -44,7 +44,7 @@ impl Try {
     }
 }
 
-/// Observed state beside the resource.
+/// Observed state in addition to the resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     pub federation: FederationState,
@@ -194,7 +194,7 @@ impl Step<'_> {
                     self.next.follow = true;
                     return self.wake_at(deadline);
                 }
-                let note = format!("its run may go on: the SuperLink could not be asked to stop it: {why}");
+                let note = format!("its run may continue: cannot stop it at the SuperLink: {why}");
                 self.publish(true, "RunLeftBehind", note);
                 Vec::new()
             }
@@ -239,7 +239,7 @@ impl Step<'_> {
         if let Err(why) = &self.seen.runs
             && job.submitted.is_some()
         {
-            job.message = format!("the SuperLink cannot be asked: {why}");
+            job.message = format!("the SuperLink is unreachable: {why}");
             return Fate::Goes(job);
         }
         if let Some(why) = self.refusal(&job).filter(|_| job.run_id.is_none()) {
@@ -296,7 +296,7 @@ impl Step<'_> {
         match found.phase {
             Phase::Completed => Fate::Over(self.over(job, State::Succeeded, String::new(), found.finished)),
             Phase::Failed => {
-                let why = if found.details.is_empty() { "its log says why" } else { &found.details };
+                let why = if found.details.is_empty() { "see its log" } else { &found.details };
                 self.failed(job, why.to_owned(), found.finished)
             }
             Phase::Stopped if job.timed_out => {

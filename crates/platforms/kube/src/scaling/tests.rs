@@ -60,7 +60,7 @@ fn rounds_that_take_too_long_get_one_node_more_after_each_cooldown() {
     assert_eq!(later.size, 4);
     let most = decide(&federation, &at_work(50.0), &kept(&later), NOON + 900).expect("scaled");
     assert_eq!((most.size, most.wake_at), (4, None), "never more than are allowed");
-    // When nothing is trained it is as it was written; while something is, nobody is taken away.
+    // Without runs, the pool has the size of the resource; with runs, no node is removed.
     let quick = decide(&federation, &at_work(1.0), &kept(&most), NOON + 1800).expect("scaled");
     assert_eq!(quick.size, 4);
     let idle = Activity { runs: Some(0), ..Activity::default() };
@@ -79,7 +79,7 @@ fn runs_that_wait_for_nodes_get_them_and_no_rule_takes_any_from_a_run() {
     assert_eq!(decide(&federation, &coming, &memory, NOON).map(|it| it.size), Some(6), "those that come count");
     assert_eq!(decide(&federation, &coming, &kept(&grown), NOON + 1).map(|it| it.size), Some(6));
     let unknown = decide(&federation, &Activity::default(), &kept(&grown), NOON + 1).expect("scaled");
-    assert_eq!(unknown.size, 6, "what cannot be seen changes nothing");
+    assert_eq!(unknown.size, 6, "an unknown state changes nothing");
     let idle = Activity { runs: Some(0), wanted: None, online: Some(6), round_s: None };
     let shrunk = decide(&federation, &idle, &kept(&unknown), NOON + 2).expect("scaled");
     assert_eq!(shrunk.size, 4);
@@ -91,7 +91,7 @@ fn runs_that_wait_for_nodes_get_them_and_no_rule_takes_any_from_a_run() {
     );
     let busy = busy.expect("scaled");
     assert_eq!(busy.size, 2);
-    assert!(busy.why.contains("no node is taken away"), "{}", busy.why);
+    assert!(busy.why.contains("no node is removed"), "{}", busy.why);
 }
 
 #[test]

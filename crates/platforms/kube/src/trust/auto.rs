@@ -104,7 +104,7 @@ fn authority(
         let called: String = federation.name.chars().take(AUTHORITY_NAME_CHARS).collect();
         let keyring = Keyring::new(&called, CA_VALIDITY, now)?;
         decision.secrets.push(rotation::heed(federation, rotation::note(name, &keyring)));
-        let made = format!("an authority was made: {}", keyring.signing().subject);
+        let made = format!("created an authority: {}", keyring.signing().subject);
         decision.events.push(Event::normal("AuthorityMade", made));
         return Ok((keyring, None));
     };

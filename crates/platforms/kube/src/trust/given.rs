@@ -118,12 +118,12 @@ fn missing(name: &str, is_asked_for: bool) -> Condition {
     match is_asked_for {
         true => {
             let message = format!(
-                "cert-manager has not written Secret {name} yet: kubectl describe certificate says what it waits for"
+                "cert-manager has not written Secret {name} yet: kubectl describe certificate shows the reason"
             );
             Condition::new(READY, false, "WaitingForCertificate", message)
         }
         false => {
-            let message = format!("there is no Secret {name}: make one with {CERTIFICATE}, {KEY} and {BUNDLE}");
+            let message = format!("Secret {name} does not exist: create it with {CERTIFICATE}, {KEY} and {BUNDLE}");
             Condition::new(READY, false, "SecretMissing", message)
         }
     }
@@ -133,7 +133,7 @@ fn missing(name: &str, is_asked_for: bool) -> Condition {
 pub fn check(secret: &ObservedSecret, endpoints: &[Endpoint], now: UnixSeconds) -> Result<Checked, Vec<Diagnostic>> {
     let lacking = [CERTIFICATE, KEY, BUNDLE].into_iter().filter(|name| secret.text(name).is_none_or(str::is_empty));
     let lacking: Vec<Diagnostic> = lacking
-        .map(|name| Diagnostic::error(name, "it has no such entry", format!("add {name} to the Secret, in PEM")))
+        .map(|name| Diagnostic::error(name, "the entry is missing", format!("add {name} to the Secret, in PEM")))
         .collect();
     if !lacking.is_empty() {
         return Err(lacking);

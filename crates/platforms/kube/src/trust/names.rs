@@ -117,7 +117,7 @@ fn push(all: &mut Vec<Endpoint>, endpoint: Endpoint) {
 fn wrong(index: usize, text: &str, why: &str) -> Diagnostic {
     Diagnostic::error(
         format!("{PLACE}[{index}]"),
-        format!("{text:?} cannot be in a certificate: {why}"),
+        format!("a certificate cannot contain {text:?}: {why}"),
         "give host names and IP addresses that clients use".to_owned(),
     )
 }

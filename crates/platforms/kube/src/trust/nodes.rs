@@ -46,13 +46,13 @@ pub fn problems(federation: &Federation) -> Vec<Diagnostic> {
         |what: String, to_do: &str| Diagnostic::error("spec.security.nodeAuth".to_owned(), what, to_do.to_owned());
     let mut problems = Vec::new();
     if spec.mode == Mode::DaemonSet {
-        let what = "pods of a DaemonSet have no names that a key could be made for before they start";
+        let what = "pods of a DaemonSet have no names before they start, so no keys can be created for them";
         let to_do = "use mode StatefulSet (with a topology spread over nodes), or nodeAuth: false";
         problems.push(problem(what.to_owned(), to_do));
     }
     let superlink = Programs::of(federation).superlink;
     if superlink.before(KEYS_BY_CONTROL) {
-        let what = format!("a SuperLink of {superlink} takes no keys of nodes while it runs");
+        let what = format!("a SuperLink of {superlink} cannot register keys of nodes while it runs");
         problems.push(problem(what, "use an image of Flower 1.25 or later, or of Trellis, or nodeAuth: false"));
     }
     problems

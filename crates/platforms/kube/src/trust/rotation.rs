@@ -137,10 +137,10 @@ fn wait(state: &State, federation: &Federation) -> i64 {
 fn begins(federation: &Federation, present: &ObservedSecret, keyring: &Keyring, now: UnixSeconds) -> Option<String> {
     let asked = federation.annotations.get(ROTATE);
     if let Some(asked) = asked.filter(|asked| present.annotations.get(HEEDED) != Some(asked)) {
-        return Some(format!("a new authority was made, because {ROTATE} is {asked:?} now; both are trusted"));
+        return Some(format!("created a new authority, because {ROTATE} is {asked:?} now; both are trusted"));
     }
     let old = renewal::is_old(keyring.signing(), now);
-    old.then(|| format!("a new authority was made, because the old one ends on {}", date(keyring.signing().not_after)))
+    old.then(|| format!("created a new authority, because the old one ends on {}", date(keyring.signing().not_after)))
 }
 
 /// The Secret of the authority.
@@ -158,7 +158,7 @@ pub fn heed(federation: &Federation, desired: DesiredSecret) -> DesiredSecret {
 pub fn words(state: &State) -> Option<&'static str> {
     match state {
         State::Steady { .. } => None,
-        State::Announced { .. } => Some("a new authority is made known to all nodes"),
+        State::Announced { .. } => Some("a new authority is distributed to all nodes"),
         State::Switched { .. } => Some("the new authority signs, and the old one is still trusted"),
     }
 }

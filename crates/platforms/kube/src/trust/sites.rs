@@ -29,7 +29,7 @@ pub fn settings_name(index: i32) -> String {
 
 /// Address of the SuperLink for machines outside of the cluster, or why there is none.
 pub fn address(federation: &Federation, service: Option<&ObservedService>) -> Result<String, String> {
-    let service = service.ok_or("the Service of the SuperLink is not there yet")?;
+    let service = service.ok_or("the Service of the SuperLink does not exist yet")?;
     let found = NODE_PORTS.iter().find_map(|name| service.ports.iter().find(|port| port.0 == *name));
     let (_, port, node_port) = found.ok_or("the Service of the SuperLink has no port for nodes")?;
     let extra = federation.spec.security.tls.extra_names.first();

@@ -24,7 +24,7 @@ fn federation(change: impl FnOnce(&mut Value)) -> Federation {
     Federation::read(&resource).expect("readable")
 }
 
-/// A namespace that keeps what is written to it.
+/// A namespace in memory.
 #[derive(Default)]
 struct Namespace {
     seen: Seen,
@@ -188,7 +188,7 @@ fn a_program_that_must_be_started_again_is_only_where_it_must() {
     assert_ne!(second.revision, first.revision);
     assert_eq!(second.bundle_revision, first.bundle_revision, "nodes trust it already");
     assert!(namespace.leaf().names.contains(&"10.96.0.7".to_owned()));
-    // What nobody needs any more is no reason either.
+    // Secrets that are not needed any more are no reason, either.
     namespace.seen.service = None;
     assert_eq!(namespace.pass(&federation, NOW).trust.expect("trust").revision, second.revision);
 }
@@ -223,7 +223,7 @@ fn a_rotation_keeps_both_until_nobody_needs_the_old_one() {
     assert_eq!((namespace.authorities(), &announced.revision), (2, &before.revision));
     assert_ne!(announced.bundle_revision, before.bundle_revision, "nodes that do not read it again must be started");
 
-    // Long enough, but a node is not there yet; and all there, but not long enough.
+    // After the delay with a node missing; and with all nodes before the delay.
     let late = NOW + 16 * MINUTE;
     assert!(namespace.pass(&asked, late).secrets.is_empty());
     namespace.seen.rollout.nodes = Some(announced.bundle_revision.clone());
@@ -243,7 +243,7 @@ fn a_rotation_keeps_both_until_nobody_needs_the_old_one() {
     assert!(namespace.is_accepted(late));
     let after = finished.trust.expect("trust");
     assert_eq!(after.bundle_revision, announced.bundle_revision, "no second start");
-    assert!(namespace.pass(&asked, late + 17 * MINUTE).secrets.is_empty(), "the wish was heeded");
+    assert!(namespace.pass(&asked, late + 17 * MINUTE).secrets.is_empty(), "the annotation was applied");
     assert_eq!(namespace.seen.secrets["ward-authority"].entries.len(), 3, "the old key is gone");
 }
 
@@ -262,7 +262,7 @@ fn sites_get_two_weeks() {
     assert!(reasons(&namespace.pass(&asked, NOW + 15 * DAY)).contains(&"AuthoritySwitched"));
 }
 
-/// Killed after every number of writes of every pass of a life with a rotation: whoever goes on ends where nobody was killed,
+/// Killed after every number of writes in a life with a rotation: the next operator reaches the same state as without a kill,
 /// and at no moment is a certificate served that nodes with the bundle of that moment refuse.
 #[test]
 fn death_between_two_writes_loses_nothing() {
@@ -301,19 +301,19 @@ fn issuer_of(namespace: &Namespace) -> String {
 fn damage_and_strangers() {
     let (federation, mut namespace) = (federation(|_| {}), Namespace::trellis());
     namespace.pass(&federation, NOW);
-    // A certificate that was spoilt is made again.
+    // A damaged certificate is issued again.
     let server = namespace.seen.secrets.get_mut("ward-superlink-tls").expect("there");
     server.entries.insert(KEY.to_owned(), b"nothing".to_vec());
     let mended = namespace.pass(&federation, NOW);
     assert!(mended.events[0].message.contains("the present one is damaged: tls.key"), "{:?}", mended.events);
     assert!(namespace.is_accepted(NOW));
-    // An authority that was spoilt is not thrown away: somebody may have a backup.
+    // A damaged authority is kept: the user may have a backup.
     let authority = namespace.seen.secrets.get_mut("ward-authority").expect("there");
     authority.entries.remove("state.json");
     let stuck = namespace.pass(&federation, NOW);
     assert!(stuck.secrets.is_empty() && stuck.trust.is_none());
     assert!(condition(&stuck).2.contains("Secret ward-authority: state.json is missing"), "{:?}", condition(&stuck));
-    // A Secret of somebody else stays as it is.
+    // A foreign Secret is not changed.
     let mut namespace = Namespace::trellis();
     namespace.seen.secrets.insert("ward-superlink-tls".into(), ObservedSecret::default());
     let refused = namespace.pass(&federation, NOW);
@@ -321,14 +321,14 @@ fn damage_and_strangers() {
     assert_eq!(condition(&refused).1, "ForeignSecret");
 }
 
-/// An operator that dies after the first write of a rotation and comes back much later gives nodes their time all the same.
+/// An operator that dies after the first write of a rotation and restarts much later still waits for the nodes.
 #[test]
 fn time_for_nodes_begins_when_they_are_told() {
     let mut namespace = Namespace::trellis();
     namespace.pass(&federation(|_| {}), NOW);
     let asked = federation(|r| r["metadata"]["annotations"] = json!({ROTATE: "1"}));
     let begun = namespace.pass_killed_after(&asked, NOW, 1);
-    assert_eq!(namespace.authorities(), 1, "nobody was told");
+    assert_eq!(namespace.authorities(), 1, "the new authority was not distributed");
     namespace.seen.rollout.nodes = begun.trust.map(|trust| trust.bundle_revision);
     let late = NOW + DAY;
     assert!(!reasons(&namespace.pass(&asked, late)).contains(&"AuthoritySwitched"));
@@ -405,7 +405,7 @@ fn a_secret_that_somebody_brings_is_checked() {
     };
     let cases = [
         (with(&|_| {}), true, "good until 2027-02-14T"),
-        (with(&|e| drop(e.remove(BUNDLE))), false, "ca.crt: it has no such entry"),
+        (with(&|e| drop(e.remove(BUNDLE))), false, "ca.crt: the entry is missing"),
         (
             with(&|e| drop(e.insert(KEY.into(), other[KEY].clone()))),
             false,
@@ -430,7 +430,7 @@ fn a_secret_that_somebody_brings_is_checked() {
     let decision = Namespace::trellis().pass(&by_secret(), NOW);
     assert_eq!(
         condition(&decision),
-        (false, "SecretMissing", "there is no Secret brought: make one with tls.crt, tls.key and ca.crt")
+        (false, "SecretMissing", "Secret brought does not exist: create it with tls.crt, tls.key and ca.crt")
     );
 }
 
@@ -522,7 +522,7 @@ fn a_superlink_that_cannot_be_told_keys_is_refused_before_anything_waits_for_the
         ("trellis", false),
     ] {
         let decision = Namespace::default().pass(&with(image), NOW);
-        let told = decision.problems.iter().any(|one| one.what.contains("takes no keys of nodes while it runs"));
+        let told = decision.problems.iter().any(|one| one.what.contains("cannot register keys of nodes while it runs"));
         assert_eq!((told, decision.trust.is_none()), (refused, refused), "{image}");
     }
 }
@@ -539,7 +539,7 @@ fn keys_of_nodes_come_and_go_with_pods() {
     for (sizes, live, kept, to_make, left) in [
         (BTreeMap::new(), BTreeMap::new(), names(&[0]), names(&[1]), names(&[3])),
         (sized(4), BTreeMap::new(), names(&[0, 3]), names(&[1, 2]), names(&[])),
-        // Its pod is still there: it finishes what it does.
+        // Its pod still exists: it finishes its work.
         (BTreeMap::new(), sized(4), names(&[0, 3]), names(&[1, 2]), names(&[])),
         (sized(0), BTreeMap::new(), names(&[]), names(&[]), names(&[0, 3])),
     ] {
@@ -560,7 +560,7 @@ fn machines_outside_are_told_where_to_go() {
     let plain = federation(|_| {});
     let named = federation(|r| r["spec"]["security"] = json!({"tls": {"extraNames": ["link.example.org"]}}));
     for (federation, service, expected) in [
-        (&plain, None, Err("is not there yet")),
+        (&plain, None, Err("does not exist yet")),
         (&plain, Some(service("ClusterIP", &[])), Err("within the cluster only")),
         (&named, Some(service("ClusterIP", &[])), Ok("link.example.org:9092")),
         (&plain, Some(service("LoadBalancer", &[])), Err("no address yet")),

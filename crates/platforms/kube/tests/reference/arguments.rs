@@ -1,4 +1,4 @@
-//! What programs are called with, and what nodes are told.
+//! Arguments of programs, and node configs.
 
 use serde_json::{Value, json};
 use trellis_kube::render::{Ground, Trust, render};
@@ -46,8 +46,8 @@ fn insecure_is_so_unless_it_is_false() {
     }
 }
 
-/// R38, R39, T2, T3: a SuperExec trusts the authority where what it calls has TLS. `--insecure` is there only for what stays in
-/// the pod: the API of a node, and that of releases that know no TLS there, which would not start without.
+/// R38, R39, T2, T3: a SuperExec trusts the authority if its API has TLS. `--insecure` is set only for APIs within the pod: that of
+/// a node, and that of releases without TLS there, which require the flag.
 #[test]
 fn a_superexec_is_called_as_its_release_wants_it() {
     let certificates = ["--ssl-certfile=/c/crt", "--ssl-keyfile=/c/key", "--ssl-ca-certfile=/c/ca"];
@@ -71,7 +71,7 @@ fn a_superexec_is_called_as_its_release_wants_it() {
         assert_eq!(args(superlink, "superexec-serverapp")[..expected.len()], expected, "1.{minor}");
         assert!(args(nodes, "superexec-clientapp").contains(&"--insecure"), "1.{minor}");
     }
-    // What the user says about a sidecar counts.
+    // Settings of the user for a sidecar take precedence.
     let fields = json!({"superlink": {"superexecExtraArgs": ["--root-certificates", "/own"]}});
     let rendered = rendered("DaemonSet", "process", &fields);
     assert!(!args(superlink(&rendered), "superexec-serverapp").contains(&"--insecure"));
@@ -147,7 +147,7 @@ fn nodes_of_a_daemonset_have_no_number() {
     }
 }
 
-/// T1: certificates of ours are mounted and said, and a program that reads them once starts anew when they change.
+/// T1: our certificates are mounted and set; a program that reads them only once is restarted when they change.
 #[test]
 fn certificates_of_ours_are_mounted_and_said() {
     let trust = Trust {
@@ -187,7 +187,7 @@ fn certificates_of_ours_are_mounted_and_said() {
         let found = [superlink, nodes]
             .map(|workload| workload["spec"]["template"]["metadata"]["annotations"]["trellis.dev/trust"].clone());
         assert_eq!(found, revisions, "{image}");
-        // Nodes have no key of the SuperLink's.
+        // Nodes have no key of the SuperLink.
         let secret = |workload: &Value| {
             let volumes = pod(workload)["volumes"].as_array().expect("volumes");
             volumes.iter().find(|volume| volume["name"] == "trellis-tls").expect("it is there")["secret"].clone()

@@ -51,7 +51,7 @@ fn all_gpus_of_nvidia_come_by_the_runtime_class() {
     }
 }
 
-/// R16, O11: devices are mounted; nothing is privileged, and no variable says what ROCm does not know.
+/// R16, O11: devices are mounted; nothing is privileged, and no variable is set that ROCm does not know.
 #[test]
 fn all_gpus_of_amd_are_mounted_without_privileges() {
     let gpu = json!({"vendor": "amd", "mountAll": true});
@@ -73,7 +73,7 @@ fn all_gpus_of_amd_are_mounted_without_privileges() {
     assert!(rendered.notes[0].what.contains("not privileged"), "{:?}", rendered.notes);
 }
 
-/// Who needs a privileged container for it says so, and gets it.
+/// A privileged container is rendered only on request.
 #[test]
 fn privileges_are_given_to_who_asks() {
     let template = json!({"spec": {"containers": [{"name": "supernode", "securityContext": {"privileged": true}}]}});

@@ -1,4 +1,4 @@
-//! What pods look like, and what templates, resources and variables say about them.
+//! Pods, and the effects of templates, resources and variables on them.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn a_pod_template_says_where_nodes_run_and_as_whom() {
     assert_eq!(pod["securityContext"]["runAsUser"], 1000);
     assert_eq!(pod["securityContext"]["fsGroup"], 2000);
     assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
-    // An account that is named is there to be used.
+    // The token of a configured account is mounted.
     assert_eq!(pod["automountServiceAccountToken"], Value::Null);
 }
 
@@ -47,12 +47,12 @@ fn a_pod_template_of_the_superlink_counts() {
         assert_eq!(pod[field], spec[field], "{field}");
     }
     assert_eq!(names(&pod["imagePullSecrets"], "name"), ["one", "two"]);
-    // A volume that is there already stays: the reference appends what is new.
+    // Existing volumes are kept: the reference appends new ones.
     assert_eq!(names(&pod["volumes"], "name"), ["own", "trellis-state", "x"]);
     assert_eq!(pod["volumes"][0], json!({"name": "own", "emptyDir": {}}));
 }
 
-/// A12: what the reference takes and does not heed.
+/// A12: fields that the reference accepts and ignores.
 #[test]
 fn everything_in_a_pod_template_counts() {
     let template = json!({
@@ -136,7 +136,7 @@ fn variables_of_the_superlink_are_in_both_containers() {
     }
 }
 
-/// R46, R47, R48, O9: in the order they were written, each once.
+/// R46, R47, R48, O9: in document order, without duplicates.
 #[test]
 fn variables_of_a_pool_go_over_those_of_all() {
     let variable = |name: &str, value: &str| json!({"name": name, "value": value});
@@ -174,7 +174,7 @@ fn a_variable_is_there_once() {
     assert_eq!(env[1]["valueFrom"]["fieldRef"]["fieldPath"], "metadata.name", "arguments mean the pod's name by it");
 }
 
-/// O4: as the profile `restricted` of Pod Security wants it, with probes, in every container of every profile.
+/// O4: every container of every profile satisfies the Pod Security profile `restricted`, with probes.
 #[test]
 fn pods_are_restricted_and_tell_how_they_are() {
     for image in ["flwr/x:1.25.0", "flwr/x:1.36.0", "flwr/x:1.42.0", "own/x:3", "trellis-x:1"] {

@@ -1,4 +1,4 @@
-//! A federation, and what is made of it.
+//! A federation and its objects.
 
 use serde_json::{Value, json};
 use trellis_kube::federation::Federation;

@@ -1,4 +1,4 @@
-//! Where programs are reached, and by whom.
+//! Services and network policies.
 
 use serde_json::{Value, json};
 use trellis_kube::render::{Ground, endpoints, render};
@@ -21,7 +21,7 @@ fn the_service_is_as_the_resource_says() {
     assert_eq!(service["metadata"]["annotations"], json!({"lb": "internal"}));
 }
 
-/// R31, O2: nodes and users are sent to the ports of the Service.
+/// R31, O2: nodes and users connect to the ports of the Service.
 #[test]
 fn ports_of_the_service_are_the_ones_that_are_called() {
     let given = json!({"grpc": 9192, "extra": 9193, "serverAppIO": 9191, "http": 81});
@@ -84,7 +84,7 @@ fn ports_that_collide_are_told() {
     };
     assert_eq!(problems(json!({"grpc": 9000, "extra": 9000}), "x/l").len(), 1);
     assert_eq!(problems(json!({"grpc": 70000}), "x/l").len(), 1);
-    // The usual HTTP port, given to the Control API of a release that has one port for all.
+    // The default HTTP port, assigned to the Control API of a release that has one port for all.
     assert_eq!(problems(json!({"extra": 8000}), "x/l"), []);
     assert_eq!(problems(json!({"extra": 0, "grpc": 0}), "x/l"), []);
 }
@@ -108,7 +108,7 @@ fn only_who_should_reaches_the_superlink() {
     ]);
     assert_eq!(spec["ingress"], expected);
     assert_eq!(object(&rendered, "NetworkPolicy", "fed-supernode")["spec"]["ingress"], json!([]));
-    // Without anybody who may, nobody may: an empty list would let everybody in.
+    // Without permitted clients there is no rule: an empty list of peers would admit everyone.
     let fields = json!({"security": {"networkPolicy": {"enabled": true}}});
     let alone = rendered_policy(&fields);
     assert_eq!(alone.as_array().map(Vec::len), Some(1));
@@ -127,7 +127,7 @@ fn nodes_of_sites_come_from_where_the_sites_are() {
     let outside: Vec<&Value> =
         from.as_array().into_iter().flatten().skip(1).map(|peer| &peer["ipBlock"]["cidr"]).collect();
     assert_eq!(outside, ["198.51.100.7/32", "2001:db8::/32", "203.0.113.0/24"]);
-    // One that may be anywhere opens the port to all.
+    // A client without restrictions opens the port to all.
     assert_eq!(policy(json!([lab, {"name": "anywhere", "nodes": 1}])), Value::Null);
 }
 

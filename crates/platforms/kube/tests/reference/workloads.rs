@@ -1,4 +1,4 @@
-//! What a federation is made of: SuperLink, pools, whose they are, what is kept.
+//! The objects of a federation: SuperLink, pools, their owners, and retained state.
 
 use serde_json::{Value, json};
 use trellis_kube::render::{Durability, Ground, render};
@@ -31,7 +31,7 @@ fn a_daemonset_with_subprocesses_is_a_superlink_a_service_and_a_daemonset() {
     assert_eq!(kinds, ["Service", "StatefulSet", "DaemonSet"]);
 }
 
-/// Section 1.5: what selectors hold cannot be changed, so it is what the other operator has.
+/// Section 1.5: selectors are immutable, so they equal those of the other operator.
 #[test]
 fn selectors_are_those_of_the_other_operator() {
     let rendered = rendered("DaemonSet", "subprocess", &json!({}));
@@ -47,7 +47,7 @@ fn selectors_are_those_of_the_other_operator() {
     nodes["flower.flwr.ai/pool"] = "a".into();
     let pool = pool(&rendered, "DaemonSet");
     assert_eq!(pool["spec"]["selector"]["matchLabels"], nodes);
-    // A13: labels that users are told of are there.
+    // A13: the documented labels are set.
     for labels in [&pool["metadata"]["labels"], &pool["spec"]["template"]["metadata"]["labels"]] {
         assert_eq!(labels["flower.flwr.ai/component"], "supernode");
         assert_eq!(labels["flower.flwr.ai/federation"], "fed");
@@ -126,7 +126,7 @@ fn the_federation_owns_everything() {
     }
 }
 
-/// O12, L7: state outlives the pod where there is a claim, and the user's own place for it counts.
+/// O12, L7: state survives the pod if there is a claim, and a volume of the user takes precedence.
 #[test]
 fn the_state_of_a_superlink_is_kept() {
     let made = |fields: &Value, durability: Durability| {
@@ -157,7 +157,7 @@ fn the_state_of_a_superlink_is_kept() {
     }
 }
 
-/// O1, O3, O4, L7: what the reference leaves out of a pool.
+/// O1, O3, O4, L7: properties of a pool that the reference does not have.
 #[test]
 fn a_pool_of_a_statefulset_is_complete() {
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}});
@@ -183,7 +183,7 @@ fn a_pool_of_a_statefulset_is_complete() {
     assert_eq!(pod["topologySpreadConstraints"][0]["whenUnsatisfiable"], "ScheduleAnyway");
 }
 
-/// A node of ours finishes what it does; one of Flower ends at once, or never.
+/// A node of ours finishes its work; one of Flower ends at once, or never.
 #[test]
 fn nodes_that_can_finish_have_time_to() {
     for (image, seconds) in [("flwr/supernode:1.25.0", 30), ("trellis-supernode:1", 600)] {

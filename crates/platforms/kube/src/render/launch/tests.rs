@@ -16,7 +16,7 @@ fn federation(path: &str, value: Value) -> Federation {
         "supernodes": {"image": "trellis-supernode:1", "pools": [{"name": "a", "replicas": 1}]},
     });
     if !path.is_empty() {
-        // Fields that are not there are made on the way.
+        // Missing fields are created on the path.
         let place = path.split('/').fold(&mut spec, |place, part| match part.parse::<usize>() {
             Ok(index) => &mut place[index],
             Err(_) => &mut place[part],

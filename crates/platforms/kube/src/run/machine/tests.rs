@@ -42,7 +42,7 @@ fn deeds(next: &Next) -> Vec<Effect> {
     next.effects.iter().filter(|effect| !matches!(effect, Effect::Tell { .. })).cloned().collect()
 }
 
-/// What is written is what the next step starts from.
+/// Each step starts from the status that the previous step wrote.
 fn step(run: &mut FederationRun, seen: &Seen, now: i64) -> Next {
     let next = next(run, seen, now);
     run.status = serde_json::from_value(serde_json::to_value(&next.status).expect("plain data")).expect("as written");
@@ -80,7 +80,7 @@ fn a_try_is_announced_then_sent_then_followed_to_its_end() {
     assert!(holds(&run, "Ready") && holds(&run, "Complete") && !holds(&run, "Reconciling"));
     let still = run.status.clone();
     step(&mut run, &seen(vec![there]), NOON + 3600);
-    assert_eq!(run.status, still, "what is over does not change");
+    assert_eq!(run.status, still, "a finished run does not change");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_try_that_the_superlink_did_not_take_has_failed() {
     assert_eq!((run.status.attempt, run.status.state), (Some(2), State::Waiting));
     step(&mut run, &Seen { refused: refused(1), ..seen(vec![]) }, NOON + 20);
     let again = step(&mut run, &Seen { refused: refused(1), ..seen(vec![]) }, NOON + 21);
-    assert_eq!(deeds(&again), [Effect::Submit(Try { number: 1, attempt: 2 })], "what was refused is the try before");
+    assert_eq!(deeds(&again), [Effect::Submit(Try { number: 1, attempt: 2 })], "the previous try was refused");
     step(&mut run, &Seen { refused: refused(2), ..seen(vec![]) }, NOON + 22);
     assert_eq!(run.status.state, State::Failed);
     assert!(run.status.message.contains("did not take it: no such federation"));
@@ -178,7 +178,7 @@ fn a_schedule_is_heeded_once_for_each_of_its_times() {
     let mut run = run(json!({"schedule": "*/10 * * * *"}));
     let first = step(&mut run, &seen(vec![]), NOON + 1);
     assert_eq!((first.wake_at, run.status.next.clone()), (Some(NOON + 600), Some(time(NOON + 600))));
-    assert_eq!(run.status.count, 0, "the time it was made at is not one of its times");
+    assert_eq!(run.status.count, 0, "the creation time is not a scheduled time");
     step(&mut run, &seen(vec![]), NOON + 600);
     assert_eq!((run.status.count, run.status.active[0].scheduled.clone()), (1, Some(time(NOON + 600))));
     // An earlier run is under way: passed over, and said.
@@ -191,7 +191,7 @@ fn a_schedule_is_heeded_once_for_each_of_its_times() {
     // Away for a long time: one run makes up for all that were missed.
     step(&mut run, &seen(vec![]), NOON + 86_400);
     assert_eq!((run.status.count, run.status.scheduled.clone()), (2, Some(time(NOON + 86_400))));
-    // What is due while suspended is not made up for.
+    // Runs that were due while suspended are not repeated.
     run.status.active.clear();
     run.spec.suspend = true;
     step(&mut run, &seen(vec![]), NOON + 90_000);
@@ -224,7 +224,7 @@ fn what_is_over_goes_after_its_time() {
     let mut run = run(json!({"ttlSecondsAfterFinished": 50}));
     step(&mut run, &seen(vec![]), NOON);
     let over = seen(vec![at_superlink(1, 1, Phase::Completed)]);
-    // It ended at +60; it is seen late, and told before it goes.
+    // It ended at +60; it is observed late, and reported before it is deleted.
     assert_eq!(deeds(&step(&mut run, &over, NOON + 500)), []);
     assert_eq!(deeds(&step(&mut run, &over, NOON + 500)), [Effect::Delete]);
 }
@@ -267,7 +267,7 @@ fn an_unsound_resource_is_told_of_and_nothing_is_sent() {
     let mut run = run(json!({"schedule": "never"}));
     let next = step(&mut run, &seen(vec![]), NOON);
     assert_eq!((deeds(&next), run.status.state, run.status.count), (vec![], State::Failed, 0));
-    assert!(run.status.message.contains("spec.schedule: it is no schedule"));
+    assert!(run.status.message.contains("spec.schedule: invalid schedule"));
     assert!(holds(&run, "Stalled") && !holds(&run, "Failed"), "it may be put right");
     run.spec.schedule = None;
     step(&mut run, &seen(vec![]), NOON + 1);
@@ -278,7 +278,7 @@ fn an_unsound_resource_is_told_of_and_nothing_is_sent() {
 struct World {
     run: FederationRun,
     superlink: Vec<SeenRun>,
-    /// Calls that were sent and will arrive, whoever is still there to hear the answer.
+    /// Calls in transit, which arrive even if the caller has ended.
     on_the_way: Vec<Try>,
     idempotent: bool,
     now: i64,
@@ -348,7 +348,7 @@ fn world(seed: u64, idempotent: bool, lose_calls: bool) -> World {
     for _ in 0..400 {
         world.pass(&mut dice);
         if !lose_calls {
-            // Whatever was sent is there before anybody looks again.
+            // Calls in transit arrive before the next observation.
             while let Some(of) = world.on_the_way.pop() {
                 world.arrive(of);
             }
@@ -421,5 +421,5 @@ fn an_edit_after_the_end_is_reported_and_has_no_effect() {
     assert!(matches!(&edited.effects[..], [Effect::Tell { warning: true, reason: "EditIgnored", .. }]));
     assert!(holds(&run, "EditIgnored") && holds(&run, "Complete"));
     let later = step(&mut run, &done, NOON + 80);
-    assert_eq!((later.effects, holds(&run, "EditIgnored")), (vec![], true), "told once, and the condition stays");
+    assert_eq!((later.effects, holds(&run, "EditIgnored")), (vec![], true), "reported once, and the condition stays");
 }
