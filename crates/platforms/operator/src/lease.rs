@@ -44,7 +44,7 @@ impl Election {
             match timeout(REQUEST_LIMIT, self.attempt()).await {
                 Ok(Ok(true)) => return,
                 Ok(Ok(false)) => {}
-                Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "the lease cannot be had; tried again"),
+                Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "cannot acquire the lease; retrying"),
                 Err(_) => tracing::warn!(lease = self.name, "no answer about the lease; tried again"),
             }
             sleep(RETRY).await;

@@ -79,7 +79,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    #[expect(clippy::new_without_default, reason = "it is made once, by name")]
+    #[expect(clippy::new_without_default, reason = "created once, by name")]
     pub fn new() -> Self {
         let metrics = Metrics {
             registry: Mutex::new(Registry::with_prefix("trellis_operator")),

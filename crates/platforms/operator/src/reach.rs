@@ -48,10 +48,10 @@ pub enum Unreachable {
     #[error("its Secret {name} {what}")]
     Secret { name: String, what: String },
     #[error(
-        "its certificates are given by arguments, so that the operator cannot know whom to trust: use spec.security.tls"
+        "its certificates are set by arguments, so the operator does not know its authorities: use spec.security.tls"
     )]
     OwnCertificates,
-    #[error("{0} is no address")]
+    #[error("{0} is not an address")]
     Address(String),
 }
 
@@ -120,7 +120,7 @@ fn served_by(federation: &Federation) -> Result<Option<String>, Unreachable> {
 
 async fn trust(secrets: &Api<Secret>, name: &str) -> Result<Trust, Unreachable> {
     let wrong = |what: &str| Unreachable::Secret { name: name.to_owned(), what: what.to_owned() };
-    let secret = secrets.get_opt(name).await?.ok_or_else(|| wrong("is not there yet"))?;
+    let secret = secrets.get_opt(name).await?.ok_or_else(|| wrong("does not exist yet"))?;
     let text = secret.data.and_then(|mut data| data.remove(AUTHORITY)).ok_or_else(|| wrong("has no ca.crt"))?;
     Trust::pem(&format!("Secret {name}"), &text.0).map_err(|error| wrong(&format!("cannot be used: {error}")))
 }

@@ -61,13 +61,13 @@ pub struct Sizes {
 impl Activities {
     /// Autoscalers depend on the names.
     pub fn register(&self, metrics: &Metrics) {
-        metrics.register("federation_runs", "Runs at work", self.runs.clone());
+        metrics.register("federation_runs", "Active runs", self.runs.clone());
         metrics.register("federation_nodes_online", "Nodes that are online", self.nodes_online.clone());
         let help = "Nodes that runs wait for, beyond those that are online";
         metrics.register("federation_nodes_waiting", help, self.nodes_waiting.clone());
-        let help = "Nodes that the scaled pool has to have for the runs at work; 0 without a run";
+        let help = "Nodes that the scaled pool needs for the active runs; 0 without a run";
         metrics.register("federation_nodes_wanted", help, self.nodes_wanted.clone());
-        let help = "How long the last round took of the runs at work, the longest of them; 0 without a run";
+        let help = "Duration of the last round of the active runs, the longest of several; 0 without a run";
         metrics.register("federation_round_seconds", help, self.round_seconds.clone());
     }
 

@@ -27,7 +27,7 @@ pub enum WriteError {
     Answer(#[source] Box<kube::Error>),
     #[error("the API server did not answer within {} s", REQUEST_LIMIT.as_secs())]
     Silence,
-    #[error("{0} is no kind of object that the operator knows")]
+    #[error("the operator does not support objects of kind {0}")]
     UnknownKind(String),
 }
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use stage::{Operator, PATIENCE, Stage, federation};
+use stage::{Operator, Stage, TIMEOUT, federation};
 use trellis_kube::durability::durability;
 use trellis_kube::federation::Federation;
 use trellis_kube::object::{Identity, Object, Owner, difference, settled};
@@ -24,7 +24,7 @@ const NAMESPACE: &str = "TRELLIS_TEST_OPERATOR_NAMESPACE";
 const IDENTITY: &str = "TRELLIS_TEST_OPERATOR_IDENTITY";
 /// Pods become ready, because an upgrade waits for the SuperLink before its pools follow.
 const PARTS: Parts = Parts::WithScheduler;
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time until a standby operator takes over from a killed leader.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
@@ -167,8 +167,8 @@ fn until_as_wanted(stage: &Stage) {
         if found.is_empty() {
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "{found:#?}");
-        thread::sleep(GLANCE);
+        assert!(start.elapsed() < TIMEOUT, "{found:#?}");
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

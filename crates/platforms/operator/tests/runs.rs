@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use stage::{Operator, PATIENCE, Stage, condition};
+use stage::{Operator, Stage, TIMEOUT, condition};
 use tempfile::TempDir;
 use trellis_client::{Security, SuperLink, Target};
 use trellis_operator::Settings;
@@ -23,7 +23,7 @@ const PROGRAM: &str = "TRELLIS_PROGRAM";
 const KUBECONFIG: &str = "TRELLIS_TEST_OPERATOR_KUBECONFIG";
 const NAMESPACE: &str = "TRELLIS_TEST_OPERATOR_NAMESPACE";
 const REACH: &str = "TRELLIS_TEST_OPERATOR_REACH";
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The program, built by the test run of the whole workspace.
 fn program() -> Option<PathBuf> {
@@ -145,8 +145,8 @@ impl Scene {
                 return found;
             }
             let log = || std::fs::read_to_string(self.directory.path().join("superlink.log")).unwrap_or_default();
-            assert!(start.elapsed() < PATIENCE, "never: {what}\n{}", log());
-            std::thread::sleep(GLANCE);
+            assert!(start.elapsed() < TIMEOUT, "never: {what}\n{}", log());
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

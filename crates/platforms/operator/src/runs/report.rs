@@ -153,7 +153,7 @@ mod tests {
             assert_eq!((found.of, found.phase, found.submitted), (of, phase, 1));
         }
         assert_eq!(marked(run(&of.mark("u1"), "running", ""), "u"), None, "of another resource");
-        assert_eq!(marked(proto::Run::default(), "u1"), None, "of somebody else");
+        assert_eq!(marked(proto::Run::default(), "u1"), None, "of another client");
     }
 
     #[test]

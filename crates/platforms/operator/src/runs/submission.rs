@@ -11,7 +11,7 @@ use trellis_wire::fab::RUN_MARK;
 /// Why a run cannot be submitted.
 #[derive(Debug)]
 pub enum Unsent {
-    /// Only a change of the resource, or of what it refers to, helps.
+    /// Succeeds only after a change of the resource or of an object that it refers to.
     Unfit(Vec<Diagnostic>),
     /// A retry may help.
     Later(String),
@@ -57,7 +57,7 @@ async fn source(client: &Client, run: &FederationRun) -> Result<Source, Unsent> 
 fn catalogue(name: &str) -> Result<Source, Unsent> {
     let Some(app) = trellis_catalogue::find(name) else {
         let names: Vec<&str> = trellis_catalogue::list().iter().map(|app| app.name.as_str()).collect();
-        let what = format!("there is no app {name} in the catalogue");
+        let what = format!("the catalogue has no app {name}");
         return Err(wrong("spec.app.catalogue", what, format!("there are {}", names.join(", "))));
     };
     let later = |error: String| Unsent::Later(format!("the app cannot be unpacked: {error}"));
@@ -72,7 +72,7 @@ async fn bundle(client: &Client, namespace: &str, named: &ConfigMapApp) -> Resul
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let found = api.get_opt(&named.name).await.map_err(|error| Unsent::Later(error.to_string()))?;
     let Some(found) = found else {
-        let what = format!("there is no ConfigMap {} in this namespace", named.name);
+        let what = format!("ConfigMap {} does not exist in this namespace", named.name);
         let to_do = format!("make it: kubectl create configmap {} --from-file=app.fab", named.name);
         return Err(wrong(place, what, to_do));
     };

@@ -22,7 +22,7 @@ const KNOWN: &str = "already in use";
 /// Status of a removed node in a list of nodes.
 const GONE: &str = "unregistered";
 /// Interval of checks whether a SuperLink still knows its nodes.
-const LOOK: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Retry interval: a SuperLink that has just become ready may not be reachable yet.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
@@ -53,18 +53,18 @@ impl Keys {
     }
 }
 
-/// Runs in a reconcile as soon as the SuperLink is available, and requeue_after at intervals, because a SuperLink that lost its
+/// Runs in a reconcile as soon as the SuperLink is available, and again at intervals, because a SuperLink that lost its
 /// state must learn the keys again.
 pub async fn in_reconcile(context: &Context, federation: &Federation, seen: &cache::Seen, keys: &Keys) -> Findings {
     let mut findings = Findings::default();
     if keys.is_empty() {
         return findings;
     }
-    findings.requeue_after = Some(LOOK);
+    findings.requeue_after = Some(RECHECK_INTERVAL);
     if !federation.spec.security.node_auth {
         // A SuperLink that admits every node has no registered keys.
         if let Err(error) = forget(&context.client, federation, keys).await {
-            let message = format!("what nodes that left had cannot be taken away: {}", error.words());
+            let message = format!("cannot delete the keys of removed nodes: {}", error.words());
             findings.conditions.push(Condition::new(ENROLLED, false, "SecretsUnavailable", message));
         }
         return findings;

@@ -129,7 +129,7 @@ impl<'a> SecretStore<'a> {
             return Err(Error::Foreign(desired.name.clone()));
         }
         let object = desired.object(self.federation, present).0;
-        let secret: Secret = serde_json::from_value(object).expect("a Secret is made as the API server takes it");
+        let secret: Secret = serde_json::from_value(object).expect("a valid Secret");
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let written = match present {
             Some(_) => self.secrets.replace(&desired.name, &params, &secret).await,
@@ -191,5 +191,5 @@ fn failed(what: &str) -> impl FnOnce(kube::Error) -> Error + use<> {
 }
 
 fn json_of(object: &impl Serialize) -> Value {
-    serde_json::to_value(object).expect("what the API server sent can be written again")
+    serde_json::to_value(object).expect("objects of the API server can be serialized")
 }

@@ -1,4 +1,4 @@
-//! What is accepted, and what the API server adds to it.
+//! Accepted resources, and the defaults that the API server adds.
 
 use serde_json::{Value, json};
 use trellis_kube::federation::Federation;
@@ -6,17 +6,17 @@ use trellis_kube::federation::Federation;
 use crate::cluster::Cluster;
 use crate::resources::{daemon, process, stateful, with_pool, with_spec};
 
-/// What the other operator's own definition says of a document.
+/// Violations that the other operator's own definition reports for a document.
 #[derive(Debug, PartialEq)]
 enum There {
     Accepted,
-    /// It wants `images` in every pool, which its documents leave out.
+    /// It requires `images` in every pool, which its documents omit.
     WantsImages,
-    /// It wants `containers` in every pod template, which its documents leave out.
+    /// It requires `containers` in every pod template, which its documents omit.
     WantsContainers,
 }
 
-/// Documents of the shape of those that the other operator publishes: each block of its introduction, and each of its examples.
+/// Documents like those of the other operator: each block of its introduction, and each of its examples.
 const DOCUMENTS: &str = include_str!("federations.yaml");
 const THERE: [(&str, There); 35] = [
     ("quick-start", There::WantsImages),
@@ -56,7 +56,7 @@ const THERE: [(&str, There); 35] = [
     ("example-volumes", There::Accepted),
 ];
 
-/// A2, A3. Where the other operator has its definition in a file (`FLOWER_OPERATOR_CRD`), what the table says of it is checked too.
+/// A2, A3. If the definition of the other operator is available (`FLOWER_OPERATOR_CRD`), the table is compared with it.
 #[tokio::test]
 async fn every_published_shape_is_accepted() {
     let Some(cluster) = Cluster::of("published").await else { return };
@@ -87,7 +87,7 @@ fn the_table_says_what_the_other_operator_says() {
         );
         return;
     };
-    // In a group of its own, beside ours.
+    // In another group than ours.
     let theirs =
         std::fs::read_to_string(file).expect("the definition").replace("flwr.exalsius.ai", "theirs.exalsius.ai");
     let applied = plane.kubectl_with_input(&["apply", "--server-side", "-f", "-"], &theirs);
@@ -112,7 +112,7 @@ fn the_table_says_what_the_other_operator_says() {
     }
 }
 
-/// Every block of YAML of the other operator's introduction itself: whole ones as they are, parts of one within one.
+/// Every YAML block of the other operator's introduction: complete ones unchanged, partial ones completed.
 #[tokio::test]
 async fn every_block_of_the_other_introduction_is_accepted() {
     let Some(file) = std::env::var_os("FLOWER_OPERATOR_README") else {
@@ -132,7 +132,7 @@ async fn every_block_of_the_other_introduction_is_accepted() {
     assert_eq!(accepted, documents.len());
 }
 
-/// A part of a document, within one.
+/// Completes a partial document.
 fn completed(block: &str, index: usize) -> String {
     const SUPERLINK: &str = "  superlink: {image: flwr/superlink:1.25.0}\n";
     let inside = |spaces: usize| {
@@ -159,7 +159,7 @@ fn completed(block: &str, index: usize) -> String {
     )
 }
 
-/// Reference 1.2: what is there when nothing was said. But for `gpu.enabled`: a default could not be told from a false that is meant.
+/// Reference 1.2: the defaults. Except for `gpu.enabled`: a default could not be told from an explicit false.
 #[tokio::test]
 async fn defaults_are_those_of_the_other_operator() {
     let Some(cluster) = Cluster::of("defaults").await else { return };
@@ -176,7 +176,7 @@ async fn defaults_are_those_of_the_other_operator() {
     assert_eq!(made["spec"]["supernodes"]["pools"][0]["gpu"], json!({ "count": 1 }));
 }
 
-/// Quantities need no quotes; nothing of a pod template is required, and nothing of it is lost (A3, A12).
+/// Quantities need no quotes; a pod template has no required fields, and all its fields are kept (A3, A12).
 #[tokio::test]
 async fn what_pods_take_is_taken() {
     let Some(cluster) = Cluster::of("pods").await else { return };
@@ -208,7 +208,7 @@ async fn what_pods_take_is_taken() {
     assert_eq!(pool["supernodeResources"]["requests"]["cpu"], 2);
 }
 
-/// One of everything that is ours.
+/// Every field of ours.
 #[tokio::test]
 async fn fields_of_ours_are_taken_and_kept() {
     let Some(cluster) = Cluster::of("all-of-ours").await else { return };
@@ -241,7 +241,7 @@ async fn fields_of_ours_are_taken_and_kept() {
     Federation::read(&made).expect("readable");
 }
 
-/// Neither is a fault there: ports of 0, and one of a listener that subprocess mode does not have.
+/// Both are valid: ports of 0, and a port of a listener that subprocess mode does not have.
 #[tokio::test]
 async fn ports_that_worked_still_work() {
     let Some(cluster) = Cluster::of("ports").await else { return };

@@ -13,20 +13,20 @@ use trellis_kube::crd;
 use trellis_spec::yaml;
 use trellis_testing::kube::{ControlPlane, Parts, shared};
 
-/// A definition is served a moment after it is said to be established.
+/// A definition is served a moment after its condition Established is true.
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// What the API server adds where something is so wrong that it asks no rules. It is not a fault of its own.
+/// An additional message of the API server if a violation prevents the evaluation of rules. Not a violation itself.
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid";
 
-/// A namespace of one test.
+/// The namespace of one test.
 pub struct Cluster {
     pub plane: &'static ControlPlane,
     pub client: Client,
     pub namespace: String,
 }
 
-/// One reason for which a resource is refused.
+/// One reason for the refusal of a resource.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cause {
     pub field: String,
@@ -34,7 +34,7 @@ pub struct Cause {
 }
 
 impl Cluster {
-    /// `None`, and a line on stderr, where there is no API server on this machine.
+    /// `None`, and a line on stderr, if this machine has no API server.
     pub async fn of(test: &str) -> Option<Cluster> {
         let plane = shared(Parts::ApiServer)?;
         installed(plane);
@@ -53,7 +53,7 @@ impl Cluster {
         Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
     }
 
-    /// What the API server makes of it, without keeping it.
+    /// The resource after a dry run of the API server.
     pub async fn tried(&self, resource: &Value) -> Result<Value, Vec<Cause>> {
         self.posted(resource, true).await
     }
@@ -87,7 +87,7 @@ pub fn dynamic(resource: &Value) -> DynamicObject {
 }
 
 /// # Panics
-/// If it is anything but a refusal of what was sent.
+/// If the API server returns anything but a refusal of the resource.
 pub fn causes(error: &kube::Error) -> Vec<Cause> {
     let kube::Error::Api(status) = error else { panic!("{error}") };
     assert_eq!(status.code, 422, "{}", status.message);
@@ -97,13 +97,13 @@ pub fn causes(error: &kube::Error) -> Vec<Cause> {
     causes.filter(|cause| !cause.message.contains(NOT_CHECKED)).collect()
 }
 
-/// Once for all tests, as users do it: client-side apply.
+/// Once for all tests, like users: client-side apply.
 fn installed(plane: &ControlPlane) {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| install(plane, &crd::all()));
 }
 
-/// Applied, and served as they are now.
+/// Applies the definitions and waits until they are served.
 pub fn install(plane: &ControlPlane, definitions: &[Value]) {
     let applied = plane.kubectl_with_input(&["apply", "-f", "-"], &yaml::documents(definitions));
     assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
@@ -115,7 +115,7 @@ pub fn install(plane: &ControlPlane, definitions: &[Value]) {
 }
 
 /// # Panics
-/// If it does not come.
+/// If the timeout passes.
 pub fn eventually(mut is_so: impl FnMut() -> bool, what: &str) {
     let deadline = Instant::now() + SERVED_WITHIN;
     while !is_so() {

@@ -1,4 +1,4 @@
-//! The core types in our definitions are those of a real API server.
+//! The core types in our definitions equal those of a real API server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use trellis_testing::kube::{Parts, shared};
 
-/// Of which release the file is. Others have other fields, and no test should depend on which one is on this machine.
+/// The release of the file. Other releases have other fields, and tests must not depend on the release of this machine.
 const RELEASE: (&str, &str) = ("1", "35");
 const PLACES: [&str; 2] = ["/openapi/v3/api/v1", "/openapi/v3/apis/networking.k8s.io/v1"];
 const WANTED: [&str; 7] = [
@@ -18,16 +18,16 @@ const WANTED: [&str; 7] = [
     "io.k8s.api.core.v1.VolumeMount",
     "io.k8s.api.networking.v1.NetworkPolicyPeer",
 ];
-/// Types that a definition says in its own way.
+/// Types that definitions describe differently.
 const OWN: [&str; 3] = ["IntOrString", "ObjectMeta", "Quantity"];
-/// What a definition may say, and what helps; not enumerations, which grow with releases.
+/// Supported keywords with an effect; no enumerations, which grow with releases.
 const KEPT: [&str; 5] =
     ["type", "format", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"];
-/// Keys of lists that nobody has to write.
+/// Keys of lists with defaults.
 const DEFAULTS: [(&str, &str); 2] = [("ContainerPort", "protocol"), ("LocalObjectReference", "name")];
-/// Our programs are the containers; a template needs none of its own.
+/// Our programs are the containers; a template does not require others.
 const NOT_REQUIRED: (&str, &str) = ("PodSpec", "containers");
-/// No template may have them.
+/// Not permitted in templates.
 const LEFT_OUT: (&str, &str) = ("PodSpec", "ephemeralContainers");
 
 #[test]
@@ -60,7 +60,7 @@ fn core_types_are_those_of_the_api_server() {
     );
 }
 
-/// What is wanted and what that refers to, by short name.
+/// The selected types and the types that they refer to, by short name.
 fn distilled(schemas: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let mut types = BTreeMap::new();
     let mut left: Vec<String> = WANTED.map(str::to_owned).to_vec();
@@ -74,7 +74,7 @@ fn distilled(schemas: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     types
 }
 
-/// A schema without descriptions and whatever else a definition may not have. Types it refers to are added to `left`.
+/// A schema without descriptions and other unsupported keywords. Adds the types that it refers to to `left`.
 fn kept(schema: &Value, owner: &str, field: Option<&str>, left: &mut Vec<String>) -> Value {
     if let Some(to) = schema["$ref"].as_str().or(schema["allOf"][0]["$ref"].as_str()) {
         let name = to.rsplit('/').next().expect("a reference ends with a name");
@@ -115,7 +115,7 @@ fn short(name: &str) -> &str {
     name.rsplit('.').next().expect("never empty")
 }
 
-/// One type on a line, so that changes can be read.
+/// One type per line, for readable differences.
 fn written(types: &BTreeMap<String, Value>) -> String {
     let lines: Vec<String> = types.iter().map(|(name, schema)| format!("\"{name}\":{schema}")).collect();
     format!("{{\n{}\n}}\n", lines.join(",\n"))

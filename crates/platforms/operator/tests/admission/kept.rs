@@ -1,4 +1,4 @@
-//! Resources that an older definition let pass: they stay, and what is not their fault can be changed.
+//! Resources that an older definition admitted: they are kept, and their valid fields can be changed.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::resources::{daemon, stateful, with, with_pool, with_spec};
 
 const GROUP: &str = "older.exalsius.ai";
 
-/// Our definition in a group of its own, so that no other test meets what is done to it.
+/// Our definition in another group, so that other tests are not affected.
 fn definition() -> Value {
     let mut definition = crd::federation();
     definition["metadata"]["name"] = json!(format!("federations.{GROUP}"));
@@ -18,7 +18,7 @@ fn definition() -> Value {
     definition
 }
 
-/// As the other operator's: without the rules of ours.
+/// Like the definition of the other operator: without our rules.
 fn older() -> Value {
     let mut older = definition();
     let schema = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -69,7 +69,7 @@ async fn what_an_older_definition_let_pass_stays_and_is_told_about() {
             .await
             .unwrap_or_else(|why| panic!("{name}: {why}"));
     }
-    // Who changes the spec of one that never did what it says is told.
+    // A change of the spec reports the violation.
     let changed = json!({ "spec": { "superlink": { "image": "flwr/superlink:1.26.0" } } });
     let api = cluster.api(&kept[0]);
     let why = api.patch("claims", &PatchParams::default(), &Patch::Merge(&changed)).await.expect_err("refused");

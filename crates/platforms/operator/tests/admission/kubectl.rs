@@ -1,4 +1,4 @@
-//! Federations through `kubectl`, as users have them.
+//! Federations through `kubectl`.
 
 use std::process::Output;
 
@@ -37,7 +37,7 @@ async fn columns_are_those_of_the_other_operator() {
     }
 }
 
-/// Users cannot write it with the rest, nor the rest with it.
+/// Users cannot write the status with the rest, nor the rest with the status.
 #[tokio::test]
 async fn status_is_a_subresource() {
     let Some(cluster) = Cluster::of("status").await else { return };
@@ -69,7 +69,7 @@ async fn client_side_apply_follows_a_document() {
     assert_eq!(shown["spec"]["supernodes"]["pools"], json!([{ "name": "default" }]));
 }
 
-/// Pools are told apart by name (A1), so two people may apply one each.
+/// Pools are merged by name (A1), so two users may apply one each.
 #[tokio::test]
 async fn server_side_apply_merges_pools_by_name() {
     let Some(cluster) = Cluster::of("server-side").await else { return };
@@ -87,7 +87,7 @@ async fn server_side_apply_merges_pools_by_name() {
     assert_eq!(apply("one", json!([{ "name": "c", "replicas": 1 }])), ["b", "c"]);
 }
 
-/// The way from sidecars to none: `images: {}` is applied over images.
+/// Removing sidecars: `images: {}` is applied over images.
 #[tokio::test]
 async fn images_are_emptied_by_server_side_apply() {
     let Some(cluster) = Cluster::of("emptied").await else { return };
@@ -134,7 +134,7 @@ async fn scaling_what_has_no_size_says_why_not() {
     );
 }
 
-/// A12: what is not known is refused, not ignored.
+/// A12: unknown fields are refused, not ignored.
 #[tokio::test]
 async fn fields_that_nobody_knows_are_refused() {
     let Some(cluster) = Cluster::of("strict").await else { return };

@@ -1,5 +1,5 @@
-//! What a real API server makes of our definitions: what it refuses and with which words, what it accepts and completes, how it
-//! shows and scales a federation. One API server for all of them; nothing is reconciled.
+//! Our definitions on a real API server: what it refuses and its messages, what it accepts and completes, how it shows and scales a
+//! federation. One API server for all tests; nothing is reconciled.
 
 mod accepted;
 mod cluster;

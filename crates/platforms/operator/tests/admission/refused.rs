@@ -1,11 +1,11 @@
-//! What is refused, and the words of it. Each case has exactly the faults that are expected: no more, no fewer.
+//! Refused resources and their messages. Each case has exactly the expected violations.
 
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::resources::{daemon, process, stateful, with, with_pool, with_spec};
 
-/// A resource, and the fields and (ends of) messages of all reasons to refuse it.
+/// A resource, and the fields and (ends of) messages of all its violations.
 type Case<'a> = (&'a str, Value, &'a [(&'a str, &'a str)]);
 
 async fn check(test: &str, cases: Vec<Case<'_>>) {
@@ -30,7 +30,7 @@ async fn check(test: &str, cases: Vec<Case<'_>>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Of the other operator, word by word (reference 1.3).
+/// Messages of the other operator, word by word (reference 1.3).
 #[tokio::test]
 async fn rules_of_the_other_operator_have_its_words() {
     let no_pools = with_spec(stateful(), &json!({ "supernodes": { "pools": [] } }));
@@ -94,7 +94,7 @@ async fn rules_of_the_other_operator_have_its_words() {
     .await;
 }
 
-/// Each is told at once, not one after the other.
+/// All violations are reported at once.
 #[tokio::test]
 async fn all_rules_that_do_not_hold_are_told_together() {
     let resource =
@@ -118,7 +118,7 @@ async fn all_rules_that_do_not_hold_are_told_together() {
     .await;
 }
 
-/// Required fields, words, bounds and patterns of the other operator (reference 1.2).
+/// Required fields, enumerations, bounds and patterns of the other operator (reference 1.2).
 #[tokio::test]
 async fn fields_of_the_other_operator_have_its_bounds() {
     let many: Vec<Value> = (0..17).map(|n| json!({ "name": format!("p{n}"), "replicas": 1 })).collect();
@@ -241,7 +241,7 @@ async fn fields_of_the_other_operator_have_its_bounds() {
     .await;
 }
 
-/// A7, A8, A9: what the other operator accepts and does not do, or fails with later.
+/// A7, A8, A9: accepted by the other operator without an effect, or with a later failure.
 #[tokio::test]
 async fn what_never_worked_is_refused() {
     let ports = |ports: Value| with_spec(stateful(), &json!({ "superlink": { "service": { "ports": ports } } }));
@@ -504,7 +504,7 @@ async fn fields_of_ours_have_bounds_and_rules() {
     .await;
 }
 
-/// Values of core types are checked as far as their types go; the rest is the API server's when the objects are made.
+/// Values of core types are checked by their types; the API server checks the rest when the objects are created.
 #[tokio::test]
 async fn core_types_are_checked() {
     let superlink = |fields: Value| with_spec(stateful(), &json!({ "superlink": fields }));

@@ -1,8 +1,8 @@
-//! Resources to begin with, and changes to them.
+//! Base resources, and changes of them.
 
 use serde_json::{Value, json};
 
-/// The smallest one with mode StatefulSet.
+/// The minimal resource with mode StatefulSet.
 pub fn stateful() -> Value {
     federation(json!({
         "mode": "StatefulSet",
@@ -12,12 +12,12 @@ pub fn stateful() -> Value {
     }))
 }
 
-/// The smallest one with mode DaemonSet.
+/// The minimal resource with mode DaemonSet.
 pub fn daemon() -> Value {
     with(stateful(), &json!({ "spec": { "mode": "DaemonSet", "supernodes": { "pools": [{ "name": "default" }] } } }))
 }
 
-/// The smallest one with isolation mode process.
+/// The minimal resource with isolation mode process.
 pub fn process() -> Value {
     let pool = json!({ "name": "default", "replicas": 2, "images": { "superexecClientApp": "flwr/superexec:1.25.0" } });
     let superlink = json!({ "superexecImage": "flwr/superexec:1.25.0" });
@@ -38,7 +38,7 @@ pub fn run() -> Value {
     })
 }
 
-/// A merge patch: mappings are merged, `null` takes away, everything else takes the place of what was there.
+/// A merge patch: mappings are merged, `null` removes, other values replace.
 pub fn with(mut resource: Value, change: &Value) -> Value {
     merge(&mut resource, change);
     resource
@@ -61,7 +61,7 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// With one pool that has these fields beside its name.
+/// With one pool that has these fields and a name.
 pub fn with_pool(resource: Value, fields: &Value) -> Value {
     let mut pool = resource["spec"]["supernodes"]["pools"][0].clone();
     merge(&mut pool, fields);

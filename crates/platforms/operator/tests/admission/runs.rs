@@ -1,4 +1,4 @@
-//! FederationRun: what is refused, what is completed, how it is shown.
+//! FederationRun: refused resources, defaults, and columns.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};

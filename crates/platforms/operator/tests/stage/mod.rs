@@ -1,4 +1,4 @@
-//! A namespace of a real API server, our definitions in it, and the operator at work on it.
+//! A namespace of a real API server, with our definitions and a running operator.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io::{Read, Write};
@@ -18,9 +18,9 @@ use trellis_fake_kubelet::{Kubelet, Settings as KubeletSettings};
 use trellis_operator::Settings;
 use trellis_testing::kube::{AuditedWrite, ControlPlane, Parts, shared};
 
-/// A machine with two cores builds at the same time.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-const GLANCE: Duration = Duration::from_millis(50);
+/// Includes the time of a parallel build on a machine with two cores.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub async fn client(kubeconfig: &Path) -> Client {
     let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
@@ -99,8 +99,8 @@ pub fn install_definitions(plane: &ControlPlane, definitions: &[Value]) {
         if answer.status.success() {
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&answer.stderr));
-        std::thread::sleep(GLANCE);
+        assert!(start.elapsed() < TIMEOUT, "{}", String::from_utf8_lossy(&answer.stderr));
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -210,7 +210,7 @@ impl Stage {
             "federation" => ("flwr.exalsius.ai", "Federation", "federations"),
             "federationrun" => ("flwr.exalsius.ai", "FederationRun", "federationruns"),
             "lease" => ("coordination.k8s.io", "Lease", "leases"),
-            other => panic!("{other}: say here what it is"),
+            other => panic!("{other}: add this kind here"),
         };
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural);
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
@@ -229,12 +229,12 @@ impl Stage {
             }
             last = seen.or(last);
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TIMEOUT,
                 "{what} does not become as expected: {}\nfederations: {}",
                 serde_json::to_string_pretty(&last).unwrap_or_default(),
                 self.kubectl(&["get", "federations", "-o", "yaml"]).1,
             );
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -245,8 +245,8 @@ impl Stage {
     pub fn until_gone(&self, what: &str) {
         let start = Instant::now();
         while let Some(object) = self.get(what) {
-            assert!(start.elapsed() < PATIENCE, "{what} does not go: {object}");
-            std::thread::sleep(GLANCE);
+            assert!(start.elapsed() < TIMEOUT, "{what} is not deleted: {object}");
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -324,7 +324,7 @@ pub fn federation(name: &str, mode: &str, isolation: &str, pools: &[(&str, i32)]
 
 /// The answer to a GET, with its head.
 pub fn http(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    let mut stream = TcpStream::connect(address).expect("the address is open");
     stream
         .write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").as_bytes())
         .expect("asked");

@@ -133,7 +133,7 @@ impl Ward {
             entries.iter().map(|(name, bytes)| (name.as_str(), String::from_utf8_lossy(bytes).into_owned())).collect();
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": entries});
         let _ = self.secrets().delete(name, &Default::default()).await;
-        let params = PatchParams::apply("somebody").force();
+        let params = PatchParams::apply("another-writer").force();
         self.secrets().patch(name, &params, &Patch::Apply(&secret)).await.expect("a Secret");
     }
 }

@@ -23,7 +23,7 @@ const START: Duration = Duration::from_secs(60);
 const MOUNTED_MODE: u32 = 0o440;
 const PROGRAM: &str = "TRELLIS_PROGRAM";
 
-/// The program, built by whoever tests the whole workspace.
+/// The program, built by the test run of the whole workspace.
 fn program() -> Option<PathBuf> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("trellis"));
     let found = std::env::var_os(PROGRAM).map(PathBuf::from).or_else(beside).filter(|path| path.exists());
@@ -181,7 +181,7 @@ async fn nodes_are_known_before_they_come_and_forgotten_after_they_left() {
     assert_eq!(ward.names().await, ["ward-admin", "ward-authority", "ward-superlink-tls", "ward-trust"]);
 }
 
-/// A SuperLink that runs takes a renewed certificate from the mounted files, and whoever trusts the bundle goes on.
+/// A running SuperLink reloads a renewed certificate from the mounted files, and clients that trust the bundle stay connected.
 #[tokio::test]
 async fn a_superlink_that_runs_takes_the_next_certificate() {
     let Some(program) = program() else { return };

@@ -39,7 +39,7 @@ async fn secrets_appear_and_survive_operators() {
     let second = ward.pass(start + DAY).await;
     assert_eq!((ward.writes(), second.trust), (written, first.trust.clone()));
 
-    // What somebody deletes or spoils is made again, by the same authority.
+    // Deleted or damaged Secrets are created again, by the same authority.
     let before = leaf(&ward).await;
     ward.secrets().delete("ward-trust", &Default::default()).await.expect("gone");
     ward.secrets().delete("ward-superlink-tls", &Default::default()).await.expect("gone");
