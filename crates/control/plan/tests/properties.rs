@@ -13,7 +13,7 @@ use trellis_plan::{
 };
 use trellis_spec::Federation;
 
-const MOST_STEPS: u32 = 1_000;
+const MAX_STEPS: u32 = 1_000;
 const SCALINGS: u32 = 10_000;
 
 /// A federation and its simulated world.
@@ -64,7 +64,7 @@ impl Case {
     }
 
     fn settle(&mut self) {
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             if !self.step() {
                 return;
             }

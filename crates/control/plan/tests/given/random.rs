@@ -6,7 +6,7 @@ use trellis_spec::Federation;
 
 const POOLS: [&str; 4] = ["clinic", "van", "lab-2", "ward"];
 const SITES: [&str; 3] = ["north", "south", "east"];
-const MOST_NODES: u64 = 5;
+const MAX_NODES: u64 = 5;
 
 pub fn federation(random: &mut Random) -> Federation {
     let mut federation = super::federation();
@@ -15,7 +15,7 @@ pub fn federation(random: &mut Random) -> Federation {
     let pools = random.between(1, 3) as usize;
     federation.pools = POOLS[..pools]
         .iter()
-        .map(|pool| super::pool(pool, index(random, sites), random.between(0, MOST_NODES) as u32))
+        .map(|pool| super::pool(pool, index(random, sites), random.between(0, MAX_NODES) as u32))
         .collect();
     federation.upgrade.max_unavailable = random.between(1, 2) as u32;
     federation.upgrade.drain_timeout = std::time::Duration::from_secs(random.between(0, 120));
@@ -28,7 +28,7 @@ pub fn change(federation: &mut Federation, random: &mut Random) {
     let index = index(random, federation.pools.len());
     let pool = &mut federation.pools[index];
     match random.between(0, 9) {
-        0..=2 => pool.count = random.between(0, MOST_NODES) as u32,
+        0..=2 => pool.count = random.between(0, MAX_NODES) as u32,
         3 | 4 => pool.image = Some(format!("image:{}", random.between(0, 99))),
         5 => pool.site = random.between(0, sites as u64 - 1) as usize,
         6 => {

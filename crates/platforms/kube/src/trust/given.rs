@@ -22,7 +22,7 @@ use crate::status::Condition;
 pub const CERTIFICATE_API: &str = "cert-manager.io/v1";
 pub const CERTIFICATE_KIND: &str = "Certificate";
 /// Interval of checks: certificates expire, and Secrets of other owners are not watched.
-const LOOK_S: i64 = 60;
+const RECHECK_INTERVAL_S: i64 = 60;
 
 pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decision {
     let is_asked_for = mode(federation) == TlsMode::CertManager;
@@ -30,7 +30,7 @@ pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decisio
         true => issued_name(federation),
         false => federation.spec.security.tls.secret_name.clone().unwrap_or_default(),
     };
-    let mut decision = Decision { again_at: Some(now + LOOK_S), ..Decision::default() };
+    let mut decision = Decision { again_at: Some(now + RECHECK_INTERVAL_S), ..Decision::default() };
     let mut trust =
         Trust { server_secret: name.clone(), authority_secret: bundle_name(federation), ..Trust::default() };
     // The last valid revision is kept, so that an invalid certificate does not restart programs that would then fail.

@@ -23,7 +23,7 @@ pub const PROPAGATION_S: i64 = 15 * 60;
 /// Time for sites outside of the cluster to fetch the bundle themselves.
 pub const SITES_S: i64 = 14 * 24 * 3600;
 /// Interval of checks of the workloads.
-const LOOK_S: i64 = 60;
+const RECHECK_INTERVAL_S: i64 = 60;
 
 /// Whether pods have the current bundle and certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn turn(
                     keyring,
                     begins: false,
                     event: None,
-                    again_at: Some((since + wait).max(now + LOOK_S)),
+                    again_at: Some((since + wait).max(now + RECHECK_INTERVAL_S)),
                 });
             }
             (Step::Switch, "every node trusts the new authority: it signs from now on".to_owned())
@@ -104,7 +104,7 @@ pub fn turn(
                     keyring,
                     begins: false,
                     event: None,
-                    again_at: Some((since + wait).max(now + LOOK_S)),
+                    again_at: Some((since + wait).max(now + RECHECK_INTERVAL_S)),
                 });
             }
             (Step::Finish, "nothing of the old authority is served: it is trusted no longer".to_owned())
@@ -116,7 +116,7 @@ pub fn turn(
         Step::Switch => "AuthoritySwitched",
         _ => "AuthorityRotated",
     };
-    let again_at = (step != Step::Finish).then_some(now + LOOK_S);
+    let again_at = (step != Step::Finish).then_some(now + RECHECK_INTERVAL_S);
     Ok(Turn { keyring, begins: step == Step::Begin, event: Some(Event::normal(reason, words)), again_at })
 }
 
