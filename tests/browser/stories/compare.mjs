@@ -71,7 +71,7 @@ async function list([slow, slower, adam]) {
 async function orderedBy(page, metric, runs) {
   const head = page.getByRole("columnheader", { name: new RegExp(metric) }).first();
   await head.getByRole("button").click();
-  assert.equal(await head.getAttribute("aria-sort"), "descending");
+  await until("the order to be said", async () => (await head.getAttribute("aria-sort")) === "descending", 10_000);
   const known = await Promise.all(runs.map(runOf));
   const value = ({ training }) => Object.entries(training.metrics).find(([name]) => name.startsWith("evaluate") && name.includes(metric))[1];
   const order = known.sort((a, b) => value(b) - value(a)).map((run) => run.id);
@@ -86,6 +86,7 @@ async function choose(runs) {
   for (const [index, run] of runs.entries()) {
     await page.getByRole("checkbox", { name: `Compare run …${run.slice(-6)}` }).focus();
     await page.keyboard.press("Space");
+    await page.getByText(index ? `${index + 1} runs chosen` : "1 run chosen").waitFor();
     assert.equal(await compare.isEnabled(), index > 0, `${index + 1} runs chosen`);
   }
   await compare.focus();
@@ -112,7 +113,7 @@ async function comparison(address, runs) {
   assert.deepEqual(await cells("strategy"), ["FedAvg", "FedAvg", "FedAdam"]);
   assert.equal(await row("num-server-rounds").count(), 0, "settings that are equal are left out");
   await page.getByLabel("Show equal settings too").check();
-  assert.deepEqual(await cells("num-server-rounds"), ["4", "4", "4"]);
+  await until("equal settings", async () => (await cells("num-server-rounds")).join() === "4,4,4", 10_000);
 
   const reports = await Promise.all(runs.map(async (run) => (await call("GET", `${at}/runs/${run}/rounds`)).reports.filter((report) => report.kind === "round")));
   const replies = reports.map((of) => of.reduce((sum, { train, evaluate }) => sum + (train?.answered ?? 0) + (evaluate?.answered ?? 0), 0));
@@ -120,7 +121,7 @@ async function comparison(address, runs) {
   const spent = reports.map((of) => of.flatMap(({ train, evaluate }) => [...(train?.clients ?? []), ...(evaluate?.clients ?? [])]).reduce((sum, one) => sum + one.seconds, 0));
   const told = (await cells("node time")).map(seconds);
   told.forEach((value, index) => assert.ok(Math.abs(value - spent[index]) < 0.51, `node time ${value} s of ${spent[index]} s`));
-  assert.equal((await cells("evaluate acc")).filter((text) => text.endsWith(", the best")).length, 1);
+  assert.equal((await cells("evaluate loss")).filter((text) => text.endsWith(", the best")).length, 1);
 
   const rows = await downloaded(page, page.getByRole("button", { name: "Download CSV" }));
   assert.equal(rows.length, runs.length * ROUNDS);
