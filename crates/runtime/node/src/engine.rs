@@ -217,8 +217,9 @@ impl Engine {
 
     /// Answers an instruction with an error.
     async fn refuse(&self, work: &Work, code: ErrorCode, reason: &str) -> Result<bool, StoreError> {
+        let reason = &self.log.mask(reason.to_owned());
         // Further lines of the reason are output of the app, which the log has.
-        self.log.add(work.run, &self.log.mask(format!("ERROR: {}", reason.lines().next().unwrap_or_default())));
+        self.log.add(work.run, &format!("ERROR: {}", reason.lines().next().unwrap_or_default()));
         let metadata = work.instruction.metadata.clone().unwrap_or_default();
         let Outgoing { message, tree, objects } = error_reply(&metadata, now_s(), code, reason);
         let answer = Answer { message, tree, context: None, runtime_s: 0.0 };

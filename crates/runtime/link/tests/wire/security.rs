@@ -52,6 +52,9 @@ fn message(rpc: &Rpc, node: &TestNode) -> Vec<u8> {
         (Api::Trellis, "DescribeNode") => {
             serde_json::json!({"node_id": node.id.to_string(), "draining": true}).to_string().into_bytes()
         }
+        (Api::Trellis, "PushAppLog") => {
+            serde_json::json!({"node_id": node.id.to_string(), "run_id": "1", "text": "x"}).to_string().into_bytes()
+        }
         (Api::Trellis, "Join") => serde_json::json!({"token": "x", "public_key": node.pem}).to_string().into_bytes(),
         _ => Vec::new(),
     }
@@ -169,7 +172,7 @@ async fn nodes_must_prove_their_identity() {
     ];
     let grpc_and_http =
         refuse(&link, |rpc| rpc.access == Access::Node, &intruders, &victim, CallResult::WhoAreYou).await;
-    assert_eq!(grpc_and_http, 27 * intruders.len(), "12 calls over both transports, Join, DescribeNode and NodeShard");
+    assert_eq!(grpc_and_http, 28 * intruders.len(), "12 calls over both transports, and four of ours");
     // The revoked node with its own key.
     let itself = [("its own revoked identity", revoked.signature(&timestamp(0)))];
     let calls = |rpc: &Rpc| rpc.api == Api::Fleet && !matches!(rpc.name, "RegisterNode" | "ActivateNode");
