@@ -92,11 +92,12 @@ impl AppLog {
             0 => String::new(),
             dropped => format!("[{dropped} earlier lines are left out: the SuperLink did not take them in time]\n"),
         };
-        while let Some(line) =
-            waiting.lines.pop_front_if(|line| text.is_empty() || text.len() + line.len() <= max_bytes)
+        while let Some(line) = waiting.lines.front()
+            && (text.is_empty() || text.len() + line.len() <= max_bytes)
         {
+            text += line;
             waiting.bytes -= line.len();
-            text += &line;
+            waiting.lines.pop_front();
         }
         if waiting.lines.is_empty() {
             first.remove();

@@ -139,7 +139,8 @@ impl Lines {
     /// be recognised.
     fn split(&mut self, log: &AppLog, mut each: impl FnMut(String)) {
         let text = log.mask(plain(&self.line));
-        let (first, second) = text.split_at(text.floor_char_boundary(MAX_LINE_BYTES / 2));
+        let half = (0..=MAX_LINE_BYTES / 2).rev().find(|at| text.is_char_boundary(*at));
+        let (first, second) = text.split_at(half.unwrap_or_default());
         self.line = second.as_bytes().to_vec();
         each(first.to_owned());
     }
