@@ -116,6 +116,7 @@ mod tests {
             ("AWS_SECRET_ACCESS_KEY", "x", false),
             ("TRELLIS_TOKEN", "x", false),
             ("TORCH_HUB_TOKEN", "x", false),
+            ("TORCH_HUB_KEY", "x", false),
             ("HF_TOKEN", "x", false),
             ("ONE_AUTH", "x", false),
             ("KUBECONFIG", "x", false),
