@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from dist.conftest import Release
 from harness.debian import unpacked
-from harness.kube import TRELLIS_IMAGE, Cluster
+from harness.kube import OPERATOR_IMAGE, TRELLIS_IMAGE, Cluster
 from harness.kube_federation import KubeFederation
 from harness.kube_run import finish, start_run
 from harness.waiting import wait_for
@@ -61,13 +61,13 @@ class Installation:
         return self.call(argv, self.workspace.env(HOME=str(self.workspace.root)))
 
     def put(self, verb: str, release: Release, *words: str) -> None:
-        # The kubelet of the tests knows this name; the image is tried by test_images.
-        image = ("--set", f"manager.image.repository={TRELLIS_IMAGE.rstrip(':')}")
-        self.helm(verb, f"oci://{CHART}", "--plain-http", "--version", release.version, *image, "--wait", *words)
+        """With the chart's own values: the kubelet of the tests knows the image by its name."""
+        self.helm(verb, f"oci://{CHART}", "--plain-http", "--version", release.version, "--wait", "--timeout=90s", *words)
 
     def call(self, argv: list[str], env: dict[str, str]) -> str:
         done = subprocess.run(self.cluster.network.command(argv), env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}\n{self.cluster.logs()}"
+        shown = self.cluster.kubectl("get", "pods,events", "--all-namespaces") if done.returncode else ""
+        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}\n{shown}\n{self.cluster.logs()}"
         return done.stdout
 
     def objects(self) -> set[str]:
@@ -102,7 +102,7 @@ def test_the_chart_lives_and_leaves_nothing(installation: Installation, release:
 
     installation.put("upgrade", release)
     image = cluster.kubectl("get", "deployments", "--namespace", NAMESPACE, "-o", "jsonpath={..image}")
-    assert image == f"{TRELLIS_IMAGE}{release.version}"
+    assert image == f"{OPERATOR_IMAGE}{release.version}"
     federation.wait_ready()
     finish(federation, start_run(federation, "native:mlp", ROUNDS), ROUNDS)
 

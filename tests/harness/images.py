@@ -134,10 +134,11 @@ class ContainerFederation:
         )
 
     def start_nodes(self, role: str, flags: tuple[str, ...] = ()) -> None:
+        """In flags, {number} is that of the node."""
         for number in range(self.nodes):
             config = f"partition-id={number} num-partitions={self.nodes}"
             words = ("--insecure", "--superlink", f"127.0.0.1:{self.http}", "--node-config", config)
-            self.images.start(role, f"node-{number}", *words, flags=flags)
+            self.images.start(role, f"node-{number}", *words, flags=tuple(flag.format(number=number) for flag in flags))
 
     def train(self, app: str, rounds: int, **settings: object) -> None:
         argv = [str(trellis_binary()), "run", app, "-o", "json", "--rounds", str(rounds)]

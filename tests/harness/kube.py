@@ -29,6 +29,7 @@ FLOWER_PROGRAMS = ("superlink", "supernode", "superexec")
 # The content is the same for all tags, but Kubernetes treats another tag as another image.
 TRELLIS_IMAGE = "trellis:"
 TRELLIS_PYTHON_IMAGE = "trellis-python:"
+OPERATOR_IMAGE = "trellis-operator:"
 # Only the system of this machine.
 SYSTEM_IMAGE = "system"
 FEDERATIONS = "federations.flwr.exalsius.ai"
@@ -204,6 +205,7 @@ def images_of(found: list[Flower]) -> list[dict]:
     binary = {"/usr/local/bin/trellis": str(trellis_binary())}
     ours = {"entrypoint": ["trellis"], "user": TRELLIS_USER, "directory": "/"}
     images.append(ours | {"name": f"{TRELLIS_IMAGE}*", "content": binary})
+    images.append(ours | {"name": f"{OPERATOR_IMAGE}*", "entrypoint": ["trellis", "operator", "run"], "content": binary})
     images.append({"name": SYSTEM_IMAGE, "entrypoint": []})
     for release in found:
         name = f"{TRELLIS_PYTHON_IMAGE}{release.version}*"
