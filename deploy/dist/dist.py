@@ -183,11 +183,10 @@ def chart(release: Release) -> None:
     """The chart as a file and as an artifact for registries."""
     text = (CHART / "Chart.yaml").read_text()
     text = text.replace(f"ersion: {workspace_version()}\n", f"ersion: {release.version}\n")
-    entries = [
-        archive.Entry(entry.name, 0o644, text.encode() if entry.name.endswith("/Chart.yaml") else entry.content)
-        for entry in archive.tree(CHART, f"{CHART.name}/")
-        if entry.content is not None
-    ]
+    # Definitions of resources are links: the archive has what they lead to.
+    files = {path.relative_to(CHART.parent).as_posix(): path.read_bytes() for path in CHART.rglob("*") if path.is_file()}
+    files[f"{CHART.name}/Chart.yaml"] = text.encode()
+    entries = [archive.Entry(name, content=content) for name, content in files.items()]
     packed = archive.compressed(archive.tar(entries, release.time))
     (release.out / f"{CHART.name}-{release.version}.tgz").write_bytes(packed)
     artifact = oci.chart(packed, described(text), release.time)

@@ -83,6 +83,10 @@ def is_serving() -> bool:
         return False
 
 
+def image(cluster: Cluster) -> str:
+    return cluster.kubectl("get", "deployments", "--namespace", NAMESPACE, "-o", "jsonpath={..image}")
+
+
 @pytest.fixture
 def installation(workspace: Workspace) -> Iterator[Installation]:
     try:
@@ -96,13 +100,12 @@ def test_the_chart_lives_and_leaves_nothing(installation: Installation, release:
     for each in (older, release):
         installation.push(each)
     installation.put("install", older, "--create-namespace")
-    assert older.version in installation.helm("status")
+    assert image(cluster) == f"{OPERATOR_IMAGE}{older.version}"
     federation = KubeFederation(cluster, image=TRELLIS_IMAGE + "one", shares=False).apply().wait_ready()
     finish(federation, start_run(federation, "native:mlp", ROUNDS), ROUNDS)
 
     installation.put("upgrade", release)
-    image = cluster.kubectl("get", "deployments", "--namespace", NAMESPACE, "-o", "jsonpath={..image}")
-    assert image == f"{OPERATOR_IMAGE}{release.version}"
+    assert image(cluster) == f"{OPERATOR_IMAGE}{release.version}"
     federation.wait_ready()
     finish(federation, start_run(federation, "native:mlp", ROUNDS), ROUNDS)
 
