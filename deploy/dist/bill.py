@@ -134,8 +134,8 @@ def libc() -> Component:
     """The C library, which is part of a static program."""
     told = subprocess.run(["ldd", "--version"], capture_output=True, text=True, check=False).stdout
     version = found[0] if (found := re.findall(r"\d+\.\d+", told)) else "unknown"
-    copyright = Path("/usr/share/doc/libc6/copyright")
-    text = copyright.read_text(errors="replace") if copyright.exists() else "https://www.gnu.org/licenses/lgpl-2.1.html\n"
+    ours = Path("/usr/share/doc/libc6/copyright")
+    text = ours.read_text(errors="replace") if ours.exists() else "https://www.gnu.org/licenses/lgpl-2.1.html\n"
     note = "Linked statically. The sources of Trellis are public, so that it can be linked with another version.\n\n"
     return Component("glibc", version, f"pkg:generic/glibc@{version}", "LGPL-2.1-or-later", note + text)
 

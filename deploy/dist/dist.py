@@ -71,7 +71,9 @@ class Release:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, action="append", required=True, help="static `trellis`, one for each machine")
-    parser.add_argument("--runs", type=Path, help="a `trellis` that runs here, for manual pages and completions; the first program")
+    parser.add_argument(
+        "--runs", type=Path, help="a `trellis` that runs here, for manual pages and completions; the first program"
+    )
     parser.add_argument("--nfpm", default="nfpm", help="writes .deb and .rpm (tests/provision_kube.py nfpm)")
     parser.add_argument("--out", type=Path, required=True, help="the directory for all files; those of an earlier call go")
     parser.add_argument("--version", default=workspace_version(), help="another version, for tests of upgrades")
@@ -120,7 +122,9 @@ def stripped(programs: list[Path], scratch: Path) -> dict[str, Path]:
         tag = build_wheel.platform_tag(program.read_bytes())
         machine = next(machine for machine in build_wheel.MACHINES.values() if tag.endswith(machine))
         if not tag.startswith(STATIC):
-            raise Refused(f"{program} is not static, so it would not start on other systems: build it with make release, with libc.a")
+            raise Refused(
+                f"{program} is not static, so it would not start on other systems: build it with make release, with libc.a"
+            )
         if machine in found:
             raise Refused(f"{program} is a second program for {machine}: give one for each machine")
         found[machine] = scratch / machine / "trellis"
@@ -155,14 +159,17 @@ def installation(program: Path, documents: Path, root: Path) -> Path:
     (root / "bin" / "kubectl-trellis").symlink_to("trellis")
     for path in root.rglob("*"):
         if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path.name == "trellis" and path.parent.name == "bin" else 0o644)
+            path.chmod(0o755 if path.is_dir() or path == root / "bin" / "trellis" else 0o644)
     return root
 
 
 def archives(release: Release) -> None:
     for machine, root in release.roots.items():
         stem = f"trellis-{release.version}-linux-{machine}"
-        entries = [archive.Entry(f"{stem}/install.sh", 0o755, (HERE / "install.sh").read_bytes()), *archive.tree(root, f"{stem}/")]
+        entries = [
+            archive.Entry(f"{stem}/install.sh", 0o755, (HERE / "install.sh").read_bytes()),
+            *archive.tree(root, f"{stem}/"),
+        ]
         (release.out / f"{stem}.tar.gz").write_bytes(archive.compressed(archive.tar(entries, release.time)))
 
 
@@ -198,7 +205,9 @@ def described(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for line in text.splitlines():
         key, _, value = line.partition(": ")
-        found[key] = value.strip("[]").split(", ") if value.startswith("[") else json.loads(value) if value.startswith('"') else value
+        found[key] = (
+            value.strip("[]").split(", ") if value.startswith("[") else json.loads(value) if value.startswith('"') else value
+        )
     return found
 
 

@@ -14,6 +14,10 @@ fail() {
     exit 1
 }
 
+denied() {
+    fail "no permission to write to $prefix: use sudo, or --prefix with a directory of yours"
+}
+
 while [ $# -gt 0 ]; do
     case "$1" in
     --prefix) [ $# -gt 1 ] || fail "--prefix needs a directory"; prefix=$2; shift ;;
@@ -41,11 +45,11 @@ bin/trellis version > /dev/null 2>&1 || fail "bin/trellis does not start on this
 new=
 for directory in $(find bin share -type d | sort); do
     if [ ! -d "$prefix/$directory" ]; then
-        mkdir -p "$prefix/$directory" 2> /dev/null || fail "no permission to write to $prefix: use sudo, or --prefix with a directory of yours"
+        mkdir -p "$prefix/$directory" 2> /dev/null || denied
         new="$new $directory"
     fi
 done
-[ -w "$prefix/bin" ] || fail "no permission to write to $prefix: use sudo, or --prefix with a directory of yours"
+[ -w "$prefix/bin" ] || denied
 for directory in $new; do
     echo "$directory" >> "$made"
 done

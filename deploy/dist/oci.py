@@ -22,7 +22,7 @@ LAYER, CONFIG = f"{MEDIA}.layer.v1.tar+gzip", f"{MEDIA}.config.v1+json"
 MANIFEST, INDEX = f"{MEDIA}.manifest.v1+json", f"{MEDIA}.index.v1+json"
 CHART_LAYER, CHART_CONFIG = "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "application/vnd.cncf.helm.config.v1+json"
 TITLE, VERSION, NAME = (f"org.opencontainers.image.{each}" for each in ("title", "version", "ref.name"))
-# What Go and OCI call the machines of Rust.
+# The names of OCI, and of packages, for the machines of Rust.
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 # `COPY --from=build --chown=65532:65532 /tree/state/ /var/lib/`
 COPY = re.compile(r"--from=build (?:--chown=(\d+):\d+ )?/tree/(\w+)/ /(\S*)")

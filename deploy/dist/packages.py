@@ -9,11 +9,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import oci
+
 HERE = Path(__file__).resolve().parent
 SYSTEMD = HERE.parent / "systemd"
 SCRIPTS = {name: str(HERE / "scripts" / f"{name}.sh") for name in ("postinstall", "preremove", "postremove")}
-# What nfpm, and with it each kind of package, calls the machines of Rust.
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 KINDS = ("deb", "rpm")
 # Directories of every system. The others belong to the package, as rpm removes no others.
 USUAL = {"bin", "share", "share/doc", "share/man", "share/man/man1"}
@@ -35,10 +35,12 @@ def configuration(root: Path, machine: str, version: str, time: int) -> dict[str
     contents = [entry(path, target) for path, target in files]
     own = sorted({path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_dir()} - USUAL)
     contents += [{"dst": directory, "type": "dir"} for directory in ["/etc/trellis", *(f"/usr/{name}" for name in own)]]
-    contents += [entry(path, f"/etc/trellis/{path.name}") | {"type": "config|noreplace"} for path in sorted((HERE / "etc").iterdir())]
+    contents += [
+        entry(path, f"/etc/trellis/{path.name}") | {"type": "config|noreplace"} for path in sorted((HERE / "etc").iterdir())
+    ]
     return {
         "name": "trellis",
-        "arch": MACHINES[machine],
+        "arch": oci.MACHINES[machine],
         "version": version,
         "release": "1",
         "section": "science",

@@ -47,7 +47,10 @@ def provenance(repository: Path, files: list[Path], inputs: dict[str, Path], ver
                 "externalParameters": {"command": "make dist", "version": version},
                 # Changes that are in no commit make the statement worthless: they are named here.
                 "internalParameters": {"clean": is_clean(repository), "tools": tools(nfpm)},
-                "resolvedDependencies": [commit, *({"uri": name, "digest": {"sha256": sha256(path)}} for name, path in found.items())],
+                "resolvedDependencies": [
+                    commit,
+                    *({"uri": name, "digest": {"sha256": sha256(path)}} for name, path in found.items()),
+                ],
             },
             "runDetails": {"builder": {"id": os.environ.get("BUILDER_ID", LOCAL_BUILDER)}, "metadata": {}},
         },

@@ -28,7 +28,16 @@ SERVICES = ("superlink", "supernode", "server")
 ROUNDS = "2"
 # What every system writes while it lives.
 LIVING = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/cache", "/var/log", "/var/tmp", "/var/lib/systemd", "/root", "/home")
-LIVING_FILES = ("/var/lib/dpkg/", "/var/lib/rpm/", "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/.pwd.lock", "/etc/machine-id")
+LIVING_FILES = (
+    "/var/lib/dpkg/",
+    "/var/lib/rpm/",
+    "/etc/passwd-",
+    "/etc/group-",
+    "/etc/shadow-",
+    "/etc/gshadow-",
+    "/etc/.pwd.lock",
+    "/etc/machine-id",
+)
 
 
 @dataclass(frozen=True)
@@ -38,15 +47,19 @@ class Release:
     directory: Path
     version: str
 
+    def names(self) -> set[str]:
+        return {path.name for path in self.directory.iterdir()}
+
     def one(self, pattern: str) -> Path:
         found = sorted(self.directory.glob(pattern))
-        assert len(found) == 1, f"{pattern}: {[path.name for path in found]} of {sorted(os.listdir(self.directory))}"
+        assert len(found) == 1, f"{pattern}: {[path.name for path in found]} of {self.names()}"
         return found[0]
 
 
-def make(out: Path, *words: str, program: Path | None = None, **env: str) -> subprocess.CompletedProcess:
-    argv = [sys.executable, str(DIST / "dist.py"), "--program", str(program or trellis_binary()), "--out", str(out)]
-    argv += ["--nfpm", str(provision("nfpm") / "nfpm"), *words]
+def make(out: Path, *words: str, programs: tuple[Path, ...] = (), **env: str) -> subprocess.CompletedProcess:
+    argv = [sys.executable, str(DIST / "dist.py"), "--out", str(out), "--nfpm", str(provision("nfpm") / "nfpm")]
+    argv += [word for program in programs or (trellis_binary(),) for word in ("--program", str(program))]
+    argv += words
     return subprocess.run(argv, env=os.environ | env, capture_output=True, text=True, timeout=MAKE_LIMIT_S, check=False)
 
 

@@ -65,7 +65,9 @@ class Installation:
         self.helm(verb, f"oci://{CHART}", "--plain-http", "--version", release.version, "--wait", "--timeout=90s", *words)
 
     def call(self, argv: list[str], env: dict[str, str]) -> str:
-        done = subprocess.run(self.cluster.network.command(argv), env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            self.cluster.network.command(argv), env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
         shown = self.cluster.kubectl("get", "pods,events", "--all-namespaces") if done.returncode else ""
         assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}\n{shown}\n{self.cluster.logs()}"
         return done.stdout

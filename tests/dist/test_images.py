@@ -69,7 +69,9 @@ def test_images_train_upgrade_and_leave_nothing(engine: Podman, workspace: Works
         federation = ContainerFederation(load(engine, each), workspace, NODES, ("--volume=link:/var/lib/trellis",))
         federation.start_nodes("supernode", ("--volume=node-{number}:/var/lib/trellis",))
         federation.train("native:mlp", 2)
-        told = engine.run("exec", "superlink", "trellis", "nodes", "--superlink", f"127.0.0.1:{federation.http}", "--insecure", "-o", "json")
+        told = engine.run(
+            "exec", "superlink", "trellis", "nodes", "--superlink", f"127.0.0.1:{federation.http}", "--insecure", "-o", "json"
+        )
         nodes.append({node["id"] for node in json.loads(told)["nodes"]})
         engine.close()
     assert len(nodes[0]) == NODES and nodes[0] == nodes[1], "nodes are the same after an upgrade, and known"

@@ -1,4 +1,4 @@
-"""`.deb` and `.rpm` in a machine with systemd: installed, trained with, upgraded, removed, and nothing is left. Without systemd."""
+"""`.deb` and `.rpm` in a machine with systemd: installed, trained with, upgraded, removed; nothing is left. No systemd."""
 
 import subprocess
 from dataclasses import dataclass

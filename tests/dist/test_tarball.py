@@ -33,9 +33,16 @@ def test_what_is_wrong_is_said_with_what_to_do(system: System, release: Release)
     place = unpacked(system, release)
     refused = system.tried(f"{place}/install.sh --prefix /usr/local", USER)
     assert refused.returncode == 1
-    assert refused.stderr.strip() == "install.sh: no permission to write to /usr/local: use sudo, or --prefix with a directory of yours"
-    assert "no permission to remove" in denied(system, f"{place}/install.sh; runuser -u {USER} -- {place}/install.sh --uninstall --prefix /usr/local")
-    assert "is not on PATH" in system.run(f"{place}/install.sh --prefix /srv/trellis && PATH=/usr/bin:/bin {place}/install.sh --prefix /srv/trellis")
+    assert (
+        refused.stderr.strip()
+        == "install.sh: no permission to write to /usr/local: use sudo, or --prefix with a directory of yours"
+    )
+    assert "no permission to remove" in denied(
+        system, f"{place}/install.sh; runuser -u {USER} -- {place}/install.sh --uninstall --prefix /usr/local"
+    )
+    assert "is not on PATH" in system.run(
+        f"{place}/install.sh --prefix /srv/trellis && PATH=/usr/bin:/bin {place}/install.sh --prefix /srv/trellis"
+    )
     assert "/usr/local/bin/trellis is another installation" in system.run(f"{place}/install.sh", USER)
     assert "unknown argument --prefx" in denied(system, f"{place}/install.sh --prefx /srv")
     system.run(f"printf 'no program' > {place}/bin/trellis")

@@ -1,4 +1,4 @@
-"""The wheels: as root and as an ordinary user, upgraded, removed; which one pip takes on other systems, and what it says there."""
+"""The wheels: as root and as an ordinary user, upgraded, removed; on other systems pip takes one that says what to do."""
 
 import subprocess
 import sys
