@@ -170,7 +170,7 @@ wheel: release ## dist/trellis_fl-*.whl: the Python package with the release bin
 .PHONY: dist
 dist: release ## everything that is published, in dist/: archives, .deb, .rpm, wheels, images, chart, bill of materials, provenance, checksums (CROSS=aarch64: for these machines too, where Rust and gcc can)
 	@nfpm=$$($(PYTHON) tests/provision_kube.py nfpm); \
-	programs=$$($(foreach machine,$(CROSS),$(REPRODUCIBLE) deploy/dist/cross.sh $(machine) || [ $$? -eq 75 ];)); \
+	programs=$$($(foreach machine,$(filter-out $(firstword $(subst -, ,$(HOST))),$(CROSS)),$(REPRODUCIBLE) deploy/dist/cross.sh $(machine) || [ $$? -eq 75 ];)); \
 	$(PYTHON) deploy/dist/dist.py $$(printf -- '--program %s ' $(RELEASE_BIN) $$programs) --nfpm $$nfpm/nfpm --out dist
 
 .PHONY: dist-test
