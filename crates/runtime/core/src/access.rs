@@ -173,17 +173,34 @@ pub struct Pair {
     pub refresh: Hash,
 }
 
-/// Gives the account with this id a pair of secrets after a login.
-pub fn login(tx: &mut dyn Tx, account: &str, pair: &Pair, now: Seconds) -> Result<Account, Refusal> {
+/// Label of the secrets of a login that ends at a fixed time: a refresh does not move its end.
+const ENDING_LOGIN: &str = "single sign-on";
+const LOGIN: &str = "login";
+
+/// Gives the account with this id a pair of secrets after a login. `ttl_s`: the login ends then, however often it is used.
+pub fn login(
+    tx: &mut dyn Tx,
+    account: &str,
+    pair: &Pair,
+    ttl_s: Option<f64>,
+    now: Seconds,
+) -> Result<Account, Refusal> {
     let active = tx.account(account)?.filter(|account| account.state() == AccountState::Active);
     let account = active.ok_or_else(|| Rejected::Disabled.refusal(Purpose::Access))?;
-    let refresh = insert_pair(tx, &account, pair, now)?;
+    let refresh = insert_pair(tx, &account, pair, ttl_s.map(|ttl_s| now + ttl_s), now)?;
     audit::record(tx, audit::Event::Login, &account.name, &account.name, &refresh.to_string(), now)?;
     Ok(account)
 }
 
-fn insert_pair(tx: &mut dyn Tx, account: &Account, pair: &Pair, now: Seconds) -> Result<Secret, Refusal> {
-    let secret = |hash, purpose, ttl_s| Secret::new(hash, purpose, &account.id, "login", Some(ttl_s), now);
+fn insert_pair(
+    tx: &mut dyn Tx,
+    account: &Account,
+    pair: &Pair,
+    end: Option<Seconds>,
+    now: Seconds,
+) -> Result<Secret, Refusal> {
+    let (label, left) = end.map_or((LOGIN, f64::INFINITY), |end| (ENDING_LOGIN, end - now));
+    let secret = |hash, purpose, ttl_s| Secret::new(hash, purpose, &account.id, label, Some(left.min(ttl_s)), now);
     insert(tx, &secret(pair.access, Purpose::Access, LOGIN_ACCESS_TTL_S))?;
     let refresh = secret(pair.refresh, Purpose::Refresh, LOGIN_REFRESH_TTL_S);
     insert(tx, &refresh)?;
@@ -202,7 +219,8 @@ pub fn refresh(tx: &mut dyn Tx, hash: &Hash, pair: &Pair, now: Seconds) -> Resul
     if secret.apply(Event::Use { node: None }, now).is_ok() {
         tx.put_secret(&secret)?;
     }
-    let renewed = insert_pair(tx, &account, pair, now)?;
+    let end = secret.expires_at.filter(|_| secret.label == ENDING_LOGIN);
+    let renewed = insert_pair(tx, &account, pair, end, now)?;
     let detail = format!("{} gives {}", secret.id(), renewed.id());
     audit::record(tx, audit::Event::SecretUsed, &account.name, &account.name, &detail, now)?;
     Ok(account)

@@ -172,6 +172,27 @@ pub fn create(tx: &mut dyn Tx, id: &str, name: &str, role: Role, by: &str, now: 
     Ok(account)
 }
 
+/// Returns the active account of an identity, with this role. Creates it if there is none; `id` is for that.
+pub fn of_identity(
+    tx: &mut dyn Tx,
+    id: &str,
+    name: &str,
+    role: Role,
+    by: &str,
+    now: Seconds,
+) -> Result<Account, Refusal> {
+    match tx.account_by_name(name)? {
+        None => create(tx, id, name, role, by, now),
+        Some(account) if account.state == State::Disabled => {
+            Err(Refusal::new(Kind::Precondition, format!("Account '{name}' is disabled. Ask an administrator.")))
+        }
+        Some(_) => {
+            set_role(tx, name, role, by, now)?;
+            named(tx, name)
+        }
+    }
+}
+
 /// Returns all errors of a name.
 fn name_errors(name: &str) -> Vec<&'static str> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.@".contains(c);

@@ -51,6 +51,7 @@ calls! {
     WhoAmI = "who-am-i" -> Me;
     ListAudit = "list-audit" -> Audit;
     ApproveLogin = "approve-login" -> Done;
+    ApproveIdentity = "approve-identity" -> Done;
     RunHistory = "run-history" -> History;
     ReadLog = "read-log" -> LogText;
     PushAppLog = "push-app-log" -> Done;
@@ -321,7 +322,9 @@ pub struct Audit {
     pub entries: Vec<AuditEntry>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// Of a SuperLink, or of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditEntry {
     pub seq: u64,
     pub at: f64,
@@ -336,6 +339,17 @@ pub struct AuditEntry {
 #[serde(deny_unknown_fields)]
 pub struct ApproveLogin {
     pub code: String,
+}
+
+/// Approves a waiting `flwr login` for the account of this name, which gets the role. It is created if there is none.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveIdentity {
+    pub code: String,
+    pub name: String,
+    pub role: String,
+    /// The login ends after this time, however often it is used.
+    pub ttl_s: f64,
 }
 
 /// Returns the training reports of a run after the round `after_round`, or all.

@@ -115,9 +115,17 @@ struct Login {
     /// The code that the user enters to approve the login.
     code: String,
     until: Seconds,
-    /// The id of the approving account.
-    approved: Option<String>,
+    approved: Option<Approval>,
     tokens: Option<Tokens>,
+}
+
+/// Who approved a login.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Approval {
+    /// The id of the account.
+    pub account: String,
+    /// The login ends then; `None`: 30 days after its last use.
+    pub ttl_s: Option<f64>,
 }
 
 impl Logins {
@@ -135,13 +143,13 @@ impl Logins {
     }
 
     /// Approves the login with this code for an account.
-    pub fn approve(&self, code: &str, account: &str, now: Seconds) -> Result<(), Refusal> {
+    pub fn approve(&self, code: &str, approval: Approval, now: Seconds) -> Result<(), Refusal> {
         let mut logins = self.0.lock().expect("no holder panics");
         let wanted = code.trim().to_uppercase();
         let waiting = logins.values_mut().find(|login| login.code == wanted && login.until > now);
         match waiting {
-            Some(login) if login.approved.as_deref().is_none_or(|by| by == account) => {
-                login.approved = Some(account.to_owned());
+            Some(login) if login.approved.as_ref().is_none_or(|by| by.account == approval.account) => {
+                login.approved = Some(approval);
                 Ok(())
             }
             _ => {
@@ -150,7 +158,7 @@ impl Logins {
         }
     }
 
-    fn approved(&self, device: &str, now: Seconds) -> Result<(Option<String>, Option<Tokens>), Refusal> {
+    fn approved(&self, device: &str, now: Seconds) -> Result<(Option<Approval>, Option<Tokens>), Refusal> {
         let logins = self.0.lock().expect("no holder panics");
         match logins.get(device).filter(|login| login.until > now) {
             Some(login) => Ok((login.approved.clone(), login.tokens.clone())),
@@ -191,9 +199,9 @@ pub async fn get_auth_tokens(link: &Link, request: GetAuthTokensRequest) -> Resu
     let tokens = match (account, tokens) {
         (_, Some(tokens)) => tokens,
         (None, None) => return Ok(GetAuthTokensResponse::default()),
-        (Some(account), None) => {
+        (Some(Approval { account, ttl_s }), None) => {
             let (tokens, pair) = new_pair();
-            link.write(move |tx| access::login(tx, &account, &pair, now)).await?;
+            link.write(move |tx| access::login(tx, &account, &pair, ttl_s, now)).await?;
             link.logins.done(&request.device_code, &tokens, now);
             tokens
         }
@@ -222,15 +230,19 @@ mod tests {
         IpAddr::from([192, 0, 2, last]).into()
     }
 
+    fn by(account: &str) -> Approval {
+        Approval { account: account.to_owned(), ttl_s: None }
+    }
+
     #[test]
     fn a_login_is_approved_once_and_by_its_code() {
         let logins = Logins::default();
         let (device, code) = logins.begin(at(1), 0.0).unwrap();
         assert_eq!(logins.approved(&device, 1.0).unwrap().0, None, "not yet");
-        assert!(logins.approve("0000000000", "a", 1.0).is_err(), "another code");
-        logins.approve(&format!(" {} ", code.to_lowercase()), "a", 1.0).unwrap();
-        assert!(logins.approve(&code, "b", 1.0).is_err(), "another account comes too late");
-        assert_eq!(logins.approved(&device, 2.0).unwrap().0.as_deref(), Some("a"));
+        assert!(logins.approve("0000000000", by("a"), 1.0).is_err(), "another code");
+        logins.approve(&format!(" {} ", code.to_lowercase()), by("a"), 1.0).unwrap();
+        assert!(logins.approve(&code, by("b"), 1.0).is_err(), "another account comes too late");
+        assert_eq!(logins.approved(&device, 2.0).unwrap().0, Some(by("a")));
         let (tokens, _) = new_pair();
         logins.done(&device, &tokens, 2.0);
         assert_eq!(
@@ -245,7 +257,7 @@ mod tests {
     fn logins_expire_and_their_number_is_limited() {
         let logins = Logins::default();
         let (device, code) = logins.begin(at(1), 0.0).unwrap();
-        assert!(logins.approve(&code, "a", LOGIN_TIMEOUT_S).is_err());
+        assert!(logins.approve(&code, by("a"), LOGIN_TIMEOUT_S).is_err());
         assert!(logins.approved(&device, LOGIN_TIMEOUT_S).is_err());
         for _ in 0..MAX_LOGINS_PER_SOURCE {
             logins.begin(at(1), LOGIN_TIMEOUT_S).unwrap();

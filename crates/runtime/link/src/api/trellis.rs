@@ -16,7 +16,7 @@ use trellis_core::secret::SecretId;
 use trellis_digest::{hex, sha256};
 use trellis_wire::call::*;
 
-use super::account::{CallerAccount, new_token};
+use super::account::{Approval, CallerAccount, new_token};
 use super::{random, random_id};
 use crate::identity::parse_key;
 use crate::link::Link;
@@ -249,6 +249,17 @@ pub async fn list_audit(link: &Link, _: &CallerAccount, request: ListAudit) -> R
 }
 
 pub async fn approve_login(link: &Link, who: &CallerAccount, request: ApproveLogin) -> Result<Done, Refusal> {
-    link.logins.approve(&request.code, &who.id, link.now())?;
+    link.logins.approve(&request.code, Approval { account: who.id.clone(), ttl_s: None }, link.now())?;
+    Ok(Done {})
+}
+
+pub async fn approve_identity(link: &Link, who: &CallerAccount, request: ApproveIdentity) -> Result<Done, Refusal> {
+    let ApproveIdentity { code, name, role, ttl_s } = request;
+    if !(ttl_s > 0.0 && ttl_s.is_finite()) {
+        return Err(invalid("the lifetime of the login is not positive"));
+    }
+    let (role, id, by, now) = (self::role(&role)?, hex(&random::<8>()), who.name.clone(), link.now());
+    let account = link.write(move |tx| account::of_identity(tx, &id, &name, role, &by, now)).await?;
+    link.logins.approve(&code, Approval { account: account.id, ttl_s: Some(ttl_s) }, now)?;
     Ok(Done {})
 }

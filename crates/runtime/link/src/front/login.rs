@@ -10,7 +10,7 @@ use trellis_front::Payload;
 use trellis_front::http::with_type;
 
 use super::admission::UNKNOWN_SENDER_TIMEOUT;
-use crate::api::account::authenticate;
+use crate::api::account::{Approval, authenticate};
 use crate::link::Link;
 
 /// Maximum size of the form: a code and a token are short.
@@ -41,8 +41,10 @@ pub async fn page(link: &Link, request: Request<Incoming>) -> Response<Payload> 
 fn approve(link: &Link, body: &Bytes) -> Response<Payload> {
     let code = field(body, "code").unwrap_or_default();
     let token = field(body, "token").unwrap_or_default();
-    let approved = authenticate(link, token.trim(), Permission::View)
-        .and_then(|who| link.logins.approve(&code, &who.id, link.now()).map(|()| who));
+    let approved = authenticate(link, token.trim(), Permission::View).and_then(|who| {
+        let approval = Approval { account: who.id.clone(), ttl_s: None };
+        link.logins.approve(&code, approval, link.now()).map(|()| who)
+    });
     match approved {
         Ok(who) => {
             let name = escaped(&who.name);

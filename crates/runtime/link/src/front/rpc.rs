@@ -510,6 +510,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ListAudit", Http, Account(Administer), json!(list_audit)),
     Rpc::new(TRELLIS, "WhoAmI", Http, Account(View), json!(who_am_i)),
     Rpc::new(TRELLIS, "ApproveLogin", Http, Account(View), json!(approve_login)),
+    Rpc::new(TRELLIS, "ApproveIdentity", Http, Account(Administer), json!(approve_identity)),
     Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(MAX_REPORT_BYTES as u64),
     Rpc::new(TRELLIS, "RunHistory", Http, Account(View), run_history),
     Rpc::new(TRELLIS, "ReadLog", Http, Account(Administer), json!(read_log)),

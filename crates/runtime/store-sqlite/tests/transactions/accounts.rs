@@ -99,7 +99,7 @@ fn disabling_an_account_revokes_its_secrets() {
     let again = access::Pair { access: [5; 32], refresh: [6; 32] };
     scene.ok(move |tx| access::issue_access(tx, "ann", &secret(1), "root", T0));
     scene.ok(move |tx| access::issue_join(tx, "ann-id", &secret(2), T0));
-    scene.ok(move |tx| access::login(tx, "ann-id", &pair, T0));
+    scene.ok(move |tx| access::login(tx, "ann-id", &pair, None, T0));
     scene.ok(move |tx| access::refresh(tx, &pair.refresh, &again, T0));
     scene.ok(move |tx| access::issue_access(tx, "root", &secret(7), "root", T0));
     scene.ok(|tx| account::disable(tx, "ann", "root", T0 + 1.0));

@@ -58,7 +58,7 @@ fn a_valid_secret_authenticates_its_account_and_an_invalid_one_nobody() {
     let scene = scene();
     issue(&scene, 1, Some(60.0));
     let lasting = issue(&scene, 2, None);
-    scene.ok(|tx| access::login(tx, "ann-id", &pair(3, 4), T0));
+    scene.ok(|tx| access::login(tx, "ann-id", &pair(3, 4), None, T0));
     scene.ok(|tx| access::issue_join(tx, "root-id", &new(5, "", Some(60.0)), T0));
     assert_eq!(who(&scene, 1, T0), Ok("ann".into()));
     assert_eq!(who(&scene, 1, (T0 + 60.0).next_down()), Ok("ann".into()));
@@ -122,14 +122,14 @@ fn invalid_secrets_are_not_issued() {
     assert!(text.contains("more than 64 characters; its lifetime is not positive"), "all errors: {text}");
     scene.ok(|tx| account::disable(tx, "ann", "root", T0));
     assert_eq!(refuse("ann", new(2, "", None)), (Kind::Precondition, "Account 'ann' is disabled.".into()));
-    let refusal = scene.act(|tx| access::login(tx, "ann-id", &pair(3, 4), T0)).unwrap_err();
+    let refusal = scene.act(|tx| access::login(tx, "ann-id", &pair(3, 4), None, T0)).unwrap_err();
     assert_eq!(why(refusal), Rejected::Disabled);
 }
 
 #[test]
 fn a_login_is_refreshed_until_its_refresh_secret_expires() {
     let scene = scene();
-    scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), T0));
+    scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), None, T0));
     let end = T0 + LOGIN_ACCESS_TTL_S;
     assert_eq!(who(&scene, 1, end.next_down()), Ok("ann".into()));
     assert_eq!(who(&scene, 1, end), Err(Rejected::Expired));
@@ -143,9 +143,31 @@ fn a_login_is_refreshed_until_its_refresh_secret_expires() {
 }
 
 #[test]
+fn a_refresh_does_not_move_the_end_of_a_login_of_single_sign_on() {
+    let scene = scene();
+    let end = T0 + LOGIN_ACCESS_TTL_S + 60.0;
+    scene.ok(move |tx| access::login(tx, "ann-id", &pair(1, 2), Some(end - T0), T0));
+    assert_eq!(who(&scene, 1, T0 + LOGIN_ACCESS_TTL_S), Err(Rejected::Expired), "access is as short as always");
+    assert_eq!(refresh(&scene, 2, pair(3, 4), end.next_down()), Ok("ann".into()));
+    assert_eq!((who(&scene, 3, end.next_down()), who(&scene, 3, end)), (Ok("ann".into()), Err(Rejected::Expired)));
+    assert_eq!(refresh(&scene, 4, pair(5, 6), end), Err(Rejected::Expired));
+}
+
+#[test]
+fn the_account_of_an_identity_has_its_role_and_a_disabled_one_stays_so() {
+    let scene = scene();
+    let sign_in = |role| scene.act(move |tx| account::of_identity(tx, "eve-id", "eve@x.org", role, "root", T0));
+    assert_eq!(sign_in(Role::Runner).map(|account| account.role()).unwrap(), Role::Runner);
+    let again = sign_in(Role::Viewer).unwrap();
+    assert_eq!((again.id.as_str(), again.role()), ("eve-id", Role::Viewer), "the same account, another role");
+    scene.ok(|tx| account::disable(tx, "eve@x.org", "root", T0));
+    assert_eq!(sign_in(Role::Admin).unwrap_err().kind, Kind::Precondition);
+}
+
+#[test]
 fn a_refresh_secret_works_once_with_a_grace_period() {
     let scene = scene();
-    scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), T0));
+    scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), None, T0));
     assert_eq!(refresh(&scene, 2, pair(3, 4), T0 + 10.0), Ok("ann".into()));
     assert_eq!(refresh(&scene, 2, pair(5, 6), T0 + 69.9), Ok("ann".into()), "the answer was lost");
     assert_eq!(refresh(&scene, 2, pair(7, 8), T0 + 70.0), Err(Rejected::Used));
@@ -158,13 +180,13 @@ fn a_refresh_secret_works_once_with_a_grace_period() {
 #[test]
 fn a_refused_refresh_creates_no_secrets() {
     let scene = scene();
-    scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), T0));
+    scene.ok(|tx| access::login(tx, "ann-id", &pair(1, 2), None, T0));
     scene.ok(|tx| account::disable(tx, "ann", "root", T0));
     for shown in [1, 2, 9] {
         let (kind, _) = scene.refused(move |tx| access::refresh(tx, &hash(shown), &pair(3, 4), T0));
         assert_eq!(kind, Kind::Unauthenticated);
     }
-    let (kind, _) = scene.refused(|tx| access::login(tx, "root-id", &pair(2, 3), T0));
+    let (kind, _) = scene.refused(|tx| access::login(tx, "root-id", &pair(2, 3), None, T0));
     assert_eq!(kind, Kind::Transient, "both secrets or none");
 }
 
