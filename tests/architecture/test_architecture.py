@@ -29,7 +29,7 @@ WALLS = {
 # Crates of ours that know each other by a port or a contract only, although the layers would allow more.
 APART = {"link": {"client", "store-memory", "store-sqlite"}}
 # Decision code: time, randomness and IO arrive as arguments.
-PURE = {"core", "kube", "native", "plan", "spec", "strategy", "tunnel", "wire"}
+PURE = {"core", "kube", "native", "oidc", "plan", "spec", "strategy", "tunnel", "wire"}
 IMPURE = {"hyper", "rustix", "tempfile", "tokio", "tracing"}
 # tonic-prost: for generated code; k8s-openapi: selects the version of Kubernetes for kube.
 USED_UNNAMED = {("wire", "tonic-prost"), ("driver-kube", "k8s-openapi")}
