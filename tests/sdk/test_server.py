@@ -226,6 +226,9 @@ def test_tokens_are_issued_and_revoked(client):
     with pytest.raises(trellis.Forbidden, match="token with another role"):
         viewer.run("native:mlp", "local")
     assert issued.about.id in [token.id for token in client.tokens()]
+    last = client.audit(limit=1)[-1]
+    assert last.event == "token-issued" and issued.about.id in last.subject
+    assert client.audit(after=last.seq) == []
     client.revoke_token(issued.about.id)
     with pytest.raises(trellis.Unauthorized):
         viewer.me()

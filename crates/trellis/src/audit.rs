@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, sleep};
 use trellis_client::{Error, SuperLink};
-use trellis_terminal::{Column, Format, OutputArgs, Table, clean, explain, moment, print, print_as, remark};
+use trellis_terminal::{Column, Format, Listing, OutputArgs, Table, clean, explain, moment, print, print_as, remark};
 use trellis_wire::call::{AuditEntry, ListAudit};
 
 use crate::remote::{self, CommandError, FederationArgs, SuperlinkArgs};
@@ -23,6 +23,7 @@ Examples:
   trellis audit                      the newest entries
   trellis audit --follow             and new ones as they appear
   trellis audit --after 120 -o json  all after number 120, as JSON
+  trellis audit --of-server          logins at the server, and its tokens
 
 With --follow -o json each entry is a line.
 ";
@@ -41,6 +42,9 @@ pub struct AuditArgs {
     /// Follow the log until interrupted
     #[arg(short, long)]
     follow: bool,
+    /// Show the log of the server itself: logins with an identity, refused calls, its tokens
+    #[arg(long, conflicts_with_all = ["follow", "name"])]
+    of_server: bool,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
@@ -52,6 +56,14 @@ pub fn run(args: &AuditArgs) -> ExitCode {
 }
 
 async fn show(args: &AuditArgs) -> Result<(), CommandError> {
+    if args.of_server {
+        let entries = args.caller.server().client()?.audit(args.after, args.limit).await?;
+        args.output.print(&Listing { items: &entries }, || match entries.is_empty() {
+            true => remark("No entries."),
+            false => table(&entries).print(),
+        });
+        return Ok(());
+    }
     let superlink = args.caller.superlink().await?;
     let answer = superlink.call(&ListAudit { after: args.after, limit: Some(args.limit.into()) }).await?;
     match (args.follow, args.output.format) {

@@ -7,6 +7,7 @@ mod app;
 mod appliance;
 mod apply;
 mod audit;
+mod browser;
 mod commands;
 mod completions;
 mod connect;

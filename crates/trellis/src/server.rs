@@ -2,6 +2,7 @@
 //! server.
 
 mod check;
+mod sign_on;
 mod table;
 
 use std::ffi::OsString;
@@ -123,6 +124,7 @@ async fn bind(checked: &Checked) -> Result<Bound, Box<dyn std::error::Error + Se
             home: checked.home.directory().to_owned(),
             hosts: checked.hosts.clone(),
             limits: Limits::default(),
+            sign_on: checked.sign_on.clone(),
         };
         match Bound::bind(settings).await {
             Err(ServeError::Bind(address, error)) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -8,7 +8,7 @@ pub mod flwr;
 mod follow;
 
 use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
@@ -18,6 +18,7 @@ use trellis_flwr::Installation;
 use trellis_spec::{Federation, to_yaml};
 use trellis_terminal::{Format, OutputArgs, print, remark};
 
+use crate::browser;
 use crate::down;
 use crate::keep;
 use crate::process::StopSignals;
@@ -217,7 +218,7 @@ async fn print_usage(args: &UpArgs, up: &Up<'_>, here: bool) -> Result<(), Comma
         format => trellis_terminal::print_as(format, &result),
     }
     if args.open {
-        open(&page).await;
+        browser::open(&page).await;
     }
     Ok(())
 }
@@ -251,16 +252,6 @@ fn page(up: &Up<'_>, with_token: bool) -> String {
     match up.client.target().token.as_ref().filter(|_| with_token) {
         Some(token) => format!("{}/#token={}", up.url, token.reveal()),
         None => format!("{}/", up.url),
-    }
-}
-
-async fn open(page: &str) {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let mut command = tokio::process::Command::new(program);
-    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.status().await {
-        Ok(status) if status.success() => {}
-        _ => remark(&format!("no browser could be started with {program}: open the page yourself")),
     }
 }
 

@@ -13,8 +13,9 @@ use trellis_client::{Asking, Reply, Rest, Target, Timeouts};
 pub use self::error::CallError;
 pub use self::events::Events;
 use crate::{
-    Apps, Connection, FederationDetail, FederationSummary, IssuedToken, LogPart, MAX_PAGE, Me, NewRun, NewToken, Node,
-    NodeChange, Page, PastFederation, PlanReport, Pool, Run, Token, TrainingRounds,
+    Apps, AuditEntry, Connection, DeviceLogin, FederationDetail, FederationSummary, IssuedToken, LogPart,
+    LoginApproval, MAX_PAGE, Me, NewRun, NewToken, Node, NodeChange, Page, PastFederation, PlanReport, Pool, Proof,
+    Run, SignOn, Token, TrainingRounds,
 };
 
 const BASE: &str = "/api/v1";
@@ -57,6 +58,12 @@ impl Client {
 
     pub fn with_timeouts(target: Target, timeouts: Timeouts) -> Client {
         Client { rest: Rest::new(target, timeouts) }
+    }
+
+    /// The same server, for the owner of another token.
+    pub fn with_token(&self, token: trellis_wire::token::Token) -> Client {
+        let target = Target { token: Some(token), ..self.target().clone() };
+        Client::with_timeouts(target, self.rest.timeouts().clone())
     }
 
     pub fn target(&self) -> &Target {
@@ -246,6 +253,39 @@ impl Client {
 
     pub async fn revoke_token(&self, id: &str) -> Result<(), CallError> {
         self.send("DELETE", &format!("/tokens/{}", segment(id)), None, &[]).await.map(drop)
+    }
+
+    /// Entries of the server's audit log after a number, or the newest; oldest first.
+    pub async fn audit(&self, after: Option<u64>, limit: u32) -> Result<Vec<AuditEntry>, CallError> {
+        let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+        self.get(&format!("/audit?limit={limit}{after}")).await
+    }
+
+    /// Approves a waiting `flwr login` at the SuperLink of a federation, for the identity of this token.
+    pub async fn approve_login(&self, name: &str, code: &str) -> Result<(), CallError> {
+        let approval = LoginApproval { code: code.to_owned() };
+        self.send("POST", &federation(name, "/logins"), Some(Body::json(&approval)), &[]).await.map(drop)
+    }
+
+    /// The identity provider of the server.
+    pub async fn sign_on(&self) -> Result<SignOn, CallError> {
+        self.get("/sign-on").await
+    }
+
+    /// Begins a login that is approved on another device.
+    pub async fn device_login(&self) -> Result<DeviceLogin, CallError> {
+        self.call("POST", "/sign-on/device", None, &[]).await
+    }
+
+    /// A token for whom the proof names. `None`: the login is not approved yet.
+    pub async fn sign_in(&self, proof: &Proof) -> Result<Option<IssuedToken>, CallError> {
+        let reply = self.send("POST", "/sign-on/token", Some(Body::json(proof)), &[]).await?;
+        if reply.status == 202 { Ok(None) } else { self.decode("POST", "/sign-on/token", &reply).map(Some) }
+    }
+
+    /// Ends the session of this token, if single sign-on began it.
+    pub async fn sign_out(&self) -> Result<(), CallError> {
+        self.send("DELETE", "/sign-on/token", None, &[]).await.map(drop)
     }
 
     async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, CallError> {

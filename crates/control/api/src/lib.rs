@@ -12,6 +12,7 @@ mod list;
 mod plan;
 mod problem;
 mod run;
+mod sign_on;
 mod token;
 
 pub use client::{Applied, CallError, Client, Events, Expected};
@@ -27,6 +28,8 @@ pub use run::{
     AppDescription, Apps, Bundle, LogPart, ModelFile, NewRun, Run, RunState, Scalar, SettingDescription, Training,
     TrainingRounds,
 };
+pub use sign_on::{DeviceLogin, LoginApproval, Proof, SignOn};
 pub use token::{IssuedToken, Me, NewToken, Role, Token};
 pub use trellis_plan::{Condition, Status, Weight, Why};
+pub use trellis_wire::call::AuditEntry;
 pub use trellis_wire::report::{ClientReport, FindingReport, MetricReport, PhaseReport, TrainingReport};

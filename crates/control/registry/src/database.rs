@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema-v3.sql"),
     include_str!("schema-v4.sql"),
     include_str!("schema-v5.sql"),
+    include_str!("schema-v6.sql"),
 ];
 /// How long to wait for another process that has the file locked.
 const BUSY: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@
 //! One file, `registry.db`, which several processes may open. Knows no drivers, no HTTP, and no permissions of roles.
 
 mod answer;
+mod audit;
 mod database;
 mod drained;
 mod error;
@@ -23,11 +24,12 @@ use std::sync::Arc;
 use trellis_plan::Store;
 use trellis_spec::{Federation, Name, Site};
 
+pub use audit::AuditRecord;
 use database::Database;
 pub use error::RegistryError;
 pub use federation::{Entry, Put};
 pub use run::{MAX_RUNS, PastRuns};
-pub use token::{NewToken, TokenEntry};
+pub use token::{ID_BYTES, NewToken, TokenEntry};
 
 const FILE: &str = "registry.db";
 
@@ -152,6 +154,22 @@ impl Registry {
     pub async fn token(&self, sha256: &[u8; 32], now_ms: u64) -> Result<Option<TokenEntry>, RegistryError> {
         let sha256 = *sha256;
         self.database.with(move |connection| token::find(connection, &sha256, now_ms)).await
+    }
+
+    /// Gives a token another role and end. `false`: there is no such token any more.
+    pub async fn renew_token(&self, sha256: &[u8; 32], role: &str, expires_ms: u64) -> Result<bool, RegistryError> {
+        let (sha256, role) = (*sha256, role.to_owned());
+        self.database.with(move |connection| token::renew(connection, &sha256, &role, expires_ms)).await
+    }
+
+    /// Adds an entry to the audit log; its number is ignored.
+    pub async fn audit(&self, record: AuditRecord) -> Result<(), RegistryError> {
+        self.database.with(move |connection| audit::append(connection, &record)).await
+    }
+
+    /// Entries of the audit log after a number, or the newest ones; oldest first.
+    pub async fn audited(&self, after: Option<u64>, limit: u64) -> Result<Vec<AuditRecord>, RegistryError> {
+        self.database.with(move |connection| audit::list(connection, after, limit)).await
     }
 
     /// All tokens, oldest first, including expired ones.

@@ -8,7 +8,7 @@ use trellis_plan::conformance::{StoreSubject, store_cases};
 use trellis_plan::{DesiredState, StoreError};
 use trellis_spec::{Federation, Name};
 
-use crate::{MAX_RUNS, NewToken, PastRuns, Put, Registry, RegistryError};
+use crate::{AuditRecord, MAX_RUNS, NewToken, PastRuns, Put, Registry, RegistryError};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
@@ -177,6 +177,10 @@ async fn a_token_counts_until_it_expires_or_is_revoked() {
     drop(registry);
     let registry = Registry::open(directory.path()).unwrap();
     assert_eq!(registry.token(&[1; 32], 10).await.unwrap(), None);
+    assert!(registry.renew_token(&[2; 32], "viewer", 300).await.unwrap());
+    let renewed = registry.token(&[2; 32], 100).await.unwrap().expect("it counts again");
+    assert_eq!((renewed.role.as_str(), renewed.expires_ms), ("viewer", Some(300)));
+    assert!(!registry.renew_token(&[1; 32], "viewer", 300).await.unwrap(), "a renewal brings no revoked token back");
 }
 
 #[tokio::test]
@@ -299,4 +303,19 @@ async fn the_newest_runs_are_kept() {
     }
     let runs = registry.runs(&name("fed")).await.unwrap();
     assert_eq!((runs.len(), runs[0].as_str(), runs[MAX_RUNS - 1].as_str()), (MAX_RUNS, "1001", "2"));
+}
+
+#[tokio::test]
+async fn refusals_fill_the_audit_log_to_its_limit_and_displace_nothing_else() {
+    let registry = Registry::copy(None).unwrap();
+    let record = |detail: &str, refused| AuditRecord { detail: detail.to_owned(), refused, ..AuditRecord::default() };
+    registry.audit(record("issued\u{1b}", false)).await.unwrap();
+    for _ in 0..21_000 {
+        registry.audit(record("refused", true)).await.unwrap();
+    }
+    let newest = registry.audited(None, 2).await.unwrap();
+    assert_eq!(newest.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [21_000, 21_001]);
+    let oldest = registry.audited(Some(0), 2).await.unwrap();
+    assert_eq!((oldest[0].seq, oldest[0].detail.as_str()), (1, "issued\u{fffd}"));
+    assert!(oldest[1].seq > 500, "the oldest refusals are deleted: {:?}", oldest[1]);
 }

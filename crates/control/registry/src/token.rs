@@ -6,7 +6,9 @@ use trellis_digest::hex;
 use crate::error::RegistryError;
 
 /// Bytes of the hash that form the id of a token.
-const ID_BYTES: usize = 6;
+pub const ID_BYTES: usize = 6;
+/// Retention of expired tokens in the list.
+const RETENTION_MS: u64 = 7 * 86_400_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
@@ -39,6 +41,8 @@ impl TokenEntry {
 }
 
 pub fn issue(connection: &mut Connection, new: &NewToken, now_ms: u64) -> Result<TokenEntry, RegistryError> {
+    let forgotten_ms = now_ms.saturating_sub(RETENTION_MS);
+    connection.execute("DELETE FROM token WHERE expires_ms < ?1", [forgotten_ms as i64])?;
     let id = hex(&new.sha256[..ID_BYTES]);
     connection.execute(
         "INSERT INTO token (id, sha256, name, role, created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
@@ -55,6 +59,16 @@ pub fn find(connection: &mut Connection, sha256: &[u8; 32], now_ms: u64) -> Resu
          WHERE sha256 = ?1 AND (expires_ms IS NULL OR ?2 < expires_ms)",
     )?;
     Ok(statement.query_row(params![sha256, now_ms as i64], TokenEntry::of).optional()?)
+}
+
+pub fn renew(
+    connection: &mut Connection,
+    sha256: &[u8; 32],
+    role: &str,
+    expires_ms: u64,
+) -> Result<bool, RegistryError> {
+    let sql = "UPDATE token SET role = ?2, expires_ms = ?3 WHERE sha256 = ?1";
+    Ok(connection.execute(sql, params![sha256, role, expires_ms as i64])? > 0)
 }
 
 pub fn all(connection: &mut Connection) -> Result<Vec<TokenEntry>, RegistryError> {

@@ -3,12 +3,14 @@
 
 mod about;
 mod access;
+mod audit;
 mod call;
 mod events;
 mod fault;
 mod federations;
 mod guard;
 mod list;
+mod logins;
 mod logs;
 mod models;
 mod openapi;
@@ -20,6 +22,7 @@ mod routes;
 mod runs;
 mod secret;
 mod serve;
+mod sign_on;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -40,6 +43,8 @@ use crate::platform::Platform;
 use access::Access;
 
 pub use serve::{Bound, ServeError, serve};
+use sign_on::SignOn;
+pub use sign_on::SignOnSettings;
 
 /// How the API is served.
 #[derive(Debug, Clone)]
@@ -55,6 +60,7 @@ pub struct ServeSettings {
     /// Names and addresses by which the server is called, beside those of this machine itself.
     pub hosts: Vec<trellis_pki::Endpoint>,
     pub limits: Limits,
+    pub sign_on: Option<SignOnSettings>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,12 +92,20 @@ struct Api {
     streams: Arc<Semaphore>,
     plans: Semaphore,
     hosts: Hosts,
+    sign_on: Option<Arc<SignOn>>,
+    refusals: audit::Refusals,
     /// Ends whatever waits.
     stop: CancellationToken,
 }
 
 impl Api {
-    fn new(platform: Arc<Platform>, hosts: Hosts, limits: Limits, stop: CancellationToken) -> Arc<Api> {
+    fn new(
+        platform: Arc<Platform>,
+        hosts: Hosts,
+        limits: Limits,
+        sign_on: Option<Arc<SignOn>>,
+        stop: CancellationToken,
+    ) -> Arc<Api> {
         Arc::new(Api {
             access: Access::new(platform.registry().clone()),
             platform,
@@ -100,6 +114,8 @@ impl Api {
             streams: Arc::new(Semaphore::new(limits.event_streams)),
             plans: Semaphore::new(limits.plans),
             hosts,
+            sign_on,
+            refusals: audit::Refusals::default(),
             stop,
         })
     }
@@ -115,6 +131,7 @@ fn router(api: Arc<Api>) -> Router {
         router = router.route(&route.template(), on(method, answer));
     }
     router
+        .merge(sign_on::routes(&api))
         .route("/health", get(about::health))
         .fallback(page::serve)
         .method_not_allowed_fallback(guard::wrong_method)

@@ -11,7 +11,7 @@
 mod http;
 mod platform;
 
-pub use http::{Bound, Limits, ServeError, ServeSettings, serve};
+pub use http::{Bound, Limits, ServeError, ServeSettings, SignOnSettings, serve};
 pub use platform::{
     Applied, Platform, PlatformSettings, Refusal, SimulatedSites, SiteDrivers, StartError, copy_command,
     register_site_kinds,

@@ -43,7 +43,7 @@ use trellis_clock::now_ms;
 use trellis_plan::{DesiredState, NodeKey, OpenError, Part, ResourceId};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
 use trellis_spec::{Federation, Name, Pool, Runtime, to_yaml};
-use trellis_wire::call::RevokeNode;
+use trellis_wire::call::{ApproveIdentity, RevokeNode};
 
 use document::{Document, invalid, unknown, wrong};
 use shared::{Shared, Wakers};
@@ -374,6 +374,21 @@ impl Platform {
     /// `by`: the name of the caller's token.
     pub async fn start_run(&self, name: &str, new: &NewRun, by: &str) -> Result<Run, Refusal> {
         runs::start(&self.shared, &self.view(name)?, new, by).await
+    }
+
+    /// Approves a waiting `flwr login` for the account of this name, which gets the role.
+    pub async fn approve_login(
+        &self,
+        name: &str,
+        code: &str,
+        account: &str,
+        role: Role,
+        ttl_s: f64,
+    ) -> Result<(), Refusal> {
+        let superlink = superlink::superlink(&self.shared.sites, &self.view(name)?)?;
+        let (code, name, role) = (code.to_owned(), account.to_owned(), role.name().to_owned());
+        let approval = ApproveIdentity { code, name, role, ttl_s };
+        superlink.call(&approval).await.map(drop).map_err(|error| superlink::refusal(&error))
     }
 
     /// A finished run is returned unchanged.

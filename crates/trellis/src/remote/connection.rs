@@ -16,7 +16,7 @@ use trellis_wire::token::Token;
 use super::error::CommandError;
 use super::federation::{Destination, OfFederationArgs};
 use super::secret::token_from;
-use super::server::Found;
+use super::server::{Found, ServerArgs};
 use trellis_terminal::explain;
 
 const DEFAULT_SUPERLINK: &str = "127.0.0.1:8000";
@@ -82,6 +82,19 @@ impl<P: Args + Destination> SuperlinkArgs<P> {
             Some((found, federation)) => self.caller.superlink_of(&found, &federation).await,
             None => self.caller.superlink(),
         }
+    }
+
+    pub fn server(&self) -> &ServerArgs {
+        self.place.server()
+    }
+
+    /// The server and the federation, if a server is named and no token of an account: the server's token says who calls.
+    pub async fn by_identity(&self) -> Result<Option<(Found, String)>, CommandError> {
+        let in_environment = std::env::var_os(TOKEN_VARIABLE).is_some_and(|value| !value.is_empty());
+        if self.caller.token_file.is_some() || in_environment || !self.place.server().is_given() {
+            return Ok(None);
+        }
+        self.place.unless_superlink(self.caller.names_superlink()).await
     }
 }
 

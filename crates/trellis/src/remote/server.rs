@@ -14,6 +14,7 @@ use trellis_wire::token::Token;
 
 use super::error::CommandError;
 use super::secret::token_from;
+use super::session::Session;
 use super::url::HttpUrl;
 use trellis_terminal::explain;
 
@@ -83,12 +84,34 @@ impl ServerArgs {
             (Err(failure), Err(more)) => return Err(failure.and(more)),
             (Err(failure), _) | (_, Err(failure)) => return Err(failure),
         };
+        let token = token.or_else(|| Session::of(url)?.token());
         let token = token.ok_or_else(|| {
             let what = format!("there is no token for {url}");
-            CommandError::usage(what, "give one with --server-token-file FILE, or in TRELLIS_SERVER_TOKEN")
+            let advice =
+                "give one with --server-token-file FILE or in TRELLIS_SERVER_TOKEN, or sign in: trellis login --oidc";
+            CommandError::usage(what, advice)
         })?;
         let target = Target { host, port, security, token: Some(token) };
         Ok(Found { client: Client::new(target), url: url.trim_end_matches('/').to_owned(), home: None })
+    }
+
+    /// The server without a token, and where the token of a login is kept.
+    pub fn to_sign_in(&self) -> Result<(Client, String, Session), CommandError> {
+        let home = || Home::find(None)?.serving();
+        let (url, target) = match &self.server {
+            Some(url) => {
+                let (host, port, security) = self.place(url)?;
+                (url.clone(), Target { host, port, security, token: None })
+            }
+            None => {
+                let serving = home().ok_or_else(no_server)?;
+                (serving.url.clone(), self.target_of(&serving, None)?)
+            }
+        };
+        let session = Session::of(&url).ok_or_else(|| {
+            CommandError::failed("there is no directory for the token", Some("set HOME or TRELLIS_HOME"))
+        })?;
+        Ok((Client::new(target), url.trim_end_matches('/').to_owned(), session))
     }
 
     fn place(&self, url: &str) -> Result<(String, u16, Security), CommandError> {
@@ -132,18 +155,17 @@ impl ServerArgs {
                 Some("give one with --server-token-file, or restart the server, which creates a new one"),
             )
         })?;
-        let client = self.client_of(serving, token)?;
+        let client = Client::with_timeouts(self.target_of(serving, Some(token))?, Timeouts::default());
         Ok(Found { client, url: serving.url.clone(), home: Some(home.clone()) })
     }
 
-    fn client_of(&self, serving: &Serving, token: Token) -> Result<Client, CommandError> {
+    fn target_of(&self, serving: &Serving, token: Option<Token>) -> Result<Target, CommandError> {
         let HttpUrl { address, secure, .. } = HttpUrl::parse(&serving.url).map_err(|why| {
             CommandError::failed(format!("the server announces the URL {:?}: {why}", serving.url), Some("restart it"))
         })?;
         let bundle = self.server_root_certificates.clone().or_else(|| serving.root_certificates.clone());
         let security = if secure { self.trust(bundle)? } else { Security::Plaintext };
-        let target = Target { host: address.host.to_string(), port: address.port, security, token: Some(token) };
-        Ok(Client::with_timeouts(target, Timeouts::default()))
+        Ok(Target { host: address.host.to_string(), port: address.port, security, token })
     }
 }
 
@@ -214,7 +236,9 @@ fn each(problems: &[Detail]) -> Option<CommandError> {
 fn refused(problem: &Problem, status: u16) -> CommandError {
     let said = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
     let advice = match status {
-        401 => Some("give a token that counts: --server-token-file FILE, or TRELLIS_SERVER_TOKEN"),
+        401 => {
+            Some("give a token that counts: --server-token-file FILE, or TRELLIS_SERVER_TOKEN; or trellis login --oidc")
+        }
         403 => Some("ask an admin of the server for a token with another role"),
         _ => None,
     };

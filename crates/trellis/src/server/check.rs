@@ -7,6 +7,7 @@ use trellis_diagnostic::Diagnostic;
 use trellis_logging::LogSettings;
 use trellis_pki::Files;
 use trellis_pki::endpoint::Endpoint;
+use trellis_server::SignOnSettings;
 
 use super::ports;
 use super::table::SERVER;
@@ -29,6 +30,7 @@ pub struct Checked {
     pub kept: bool,
     pub simulated_sites: bool,
     pub log: LogSettings,
+    pub sign_on: Option<SignOnSettings>,
     pub warnings: Vec<String>,
 }
 
@@ -133,6 +135,28 @@ mod tests {
         let names = checked("--home h --host a.example --host b.example,::1").map(|checked| checked.hosts);
         let expected = ["a.example", "b.example", "::1"].map(|name| Endpoint::parse(name).expect("a name"));
         assert_eq!(names.as_deref(), Ok(expected.as_slice()));
+    }
+
+    #[test]
+    fn single_sign_on_needs_an_issuer_a_client_and_a_group() {
+        let all = "--home h --oidc-issuer https://login.example.org/dex --oidc-client-id t";
+        let checked = self::checked(&format!("{all} --oidc-role a=b=runner --url https://t.example.org/")).unwrap();
+        let sign_on = checked.sign_on.expect("it is on");
+        assert_eq!(
+            (sign_on.name.as_str(), sign_on.url.as_deref()),
+            ("login.example.org", Some("https://t.example.org"))
+        );
+        assert_eq!(sign_on.rules.roles, [("a=b".to_owned(), trellis_api::Role::Runner)]);
+        assert_eq!(checked.hosts, [Endpoint::parse("t.example.org").unwrap()]);
+        for (line, problems) in [
+            ("--home h --oidc-role a=admin", 1),
+            (all, 1),
+            ("--home h --oidc-issuer http://login.example.org", 3),
+            (&format!("{all} --oidc-role a --oidc-role =admin --oidc-role a=boss"), 3),
+            (&format!("{all} --oidc-role a=admin --oidc-confirm soon --url https://x/y"), 2),
+        ] {
+            assert_eq!(self::checked(line).map(drop).map_err(|found| found.len()), Err(problems), "{line}");
+        }
     }
 
     #[test]

@@ -14,6 +14,10 @@ Examples:
     {called} --listen 0.0.0.0:7766 --certificate server.pem --key server.key --trust ca.crt \\
         --host trellis.example.org
 
+  With the users of an identity provider, next to tokens:
+    {called} --oidc-issuer https://login.example.org --oidc-client-id trellis \
+        --oidc-client-secret-file secret --oidc-role researchers=runner --oidc-role platform=admin
+
   A second server with separate federations:
     {called} --home ~/second --listen 127.0.0.1:0
 
@@ -60,6 +64,46 @@ pub static SERVER: Program<Checked> = Program {
 
             /// Simulate all sites instead of starting processes, to measure the server alone
             "simulated-sites" (HiddenAction): Switch => simulated_sites;
+        },
+        group! { "Single sign-on (OpenID Connect)";
+            /// Issuer of your identity provider; its users sign in to page, API and commands
+            ///
+            /// Tokens stay valid beside it. The provider's client needs the redirect URL URL/api/v1/sign-on/callback.
+            "oidc-issuer" "URL", check |checker| checker.sign_on();
+
+            /// Id of the client that the provider has for this server
+            "oidc-client-id" "ID";
+
+            /// File with the secret of the client; without it, the client is public
+            "oidc-client-secret-file" "FILE";
+
+            /// Role of a group of the provider: viewer, runner or admin; may be given several times
+            ///
+            /// The highest role of a user's groups counts. Users without such a group are refused.
+            "oidc-role" ["GROUP=ROLE"];
+
+            /// Claim with the groups of a user [default: groups]
+            "oidc-groups-claim" "CLAIM";
+
+            /// Claim with the name of a user, unique and not changed by users themselves [default: email]
+            "oidc-name-claim" "CLAIM";
+
+            /// Name of the provider on the page [default: the host of the issuer]
+            "oidc-label" "NAME";
+
+            /// PEM file with the authorities for the provider's certificate [default: those of the system]
+            "oidc-trust" "FILE";
+
+            /// Time after which users sign in again [default: 12h]
+            "oidc-session" "DURATION";
+
+            /// How often the provider confirms a session: a user that it refuses loses access [default: 15m]
+            ///
+            /// A provider that does not answer ends no session before four of these intervals have passed.
+            "oidc-confirm" "DURATION";
+
+            /// URL of this server for browsers [default: that of --listen]
+            "url" "URL", check |checker| checker.url();
         },
         log_group!(),
     ],

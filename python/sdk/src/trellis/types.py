@@ -34,6 +34,18 @@ class Apps:
 
 
 @dataclass(frozen=True)
+class AuditEntry:
+    """Of a SuperLink, or of a server."""
+
+    actor: str
+    at: float
+    detail: str
+    event: str
+    seq: int
+    subject: str
+
+
+@dataclass(frozen=True)
 class Bundle:
     """An app as `flwr build` makes it."""
 
@@ -225,6 +237,14 @@ class LogPart:
     # Ask for what comes after with `after` set to this.
     next: str
     text: str
+
+
+@dataclass(frozen=True)
+class LoginApproval:
+    """Which `flwr login` is approved."""
+
+    # The code at the end of the address that `flwr login` shows.
+    code: str
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,11 @@ impl CallError {
         }
     }
 
+    /// The token does not count, or does not any more.
+    pub fn is_unknown_caller(&self) -> bool {
+        matches!(self, CallError::Refused { status: 401, .. })
+    }
+
     /// There is no such federation, node or run.
     pub fn is_not_found(&self) -> bool {
         matches!(self, CallError::Refused { status: 404, .. })

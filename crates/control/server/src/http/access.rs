@@ -4,15 +4,16 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tokio::sync::watch;
 use trellis_api::Role;
 use trellis_clock::now_ms;
-use trellis_digest::sha256;
-use trellis_registry::{Registry, TokenEntry};
+use trellis_digest::{hex, sha256};
+use trellis_front::{Rate, Source};
+use trellis_registry::{ID_BYTES, Registry, TokenEntry};
 
 use super::fault::{Fault, Kind};
 
@@ -20,8 +21,8 @@ use super::fault::{Fault, Kind};
 const MOST_KNOWN: usize = 1024;
 /// Wrong tokens that an address may show at once, and how long it takes until it may show another.
 const ATTEMPTS: u32 = 60;
-const ATTEMPT_RETURNS_AFTER: Duration = Duration::from_secs(1);
-/// Addresses whose attempts are counted; with more, counting begins anew.
+const ATTEMPT_RETURNS_AFTER_S: u64 = 1;
+/// Addresses whose attempts are counted each for itself.
 const MOST_COUNTED: usize = 4096;
 /// No token is longer.
 const LONGEST_TOKEN: usize = 512;
@@ -41,24 +42,22 @@ pub struct Access {
     known: Mutex<HashMap<[u8; 32], Caller>>,
     /// Counts revocations.
     revoked: watch::Sender<u64>,
-    attempts: Mutex<HashMap<IpAddr, Attempts>>,
-}
-
-struct Attempts {
-    left: f64,
-    at: Instant,
+    attempts: Rate<Source>,
+    since: Instant,
 }
 
 impl Access {
     pub fn new(registry: Registry) -> Access {
-        Access { registry, known: Mutex::default(), revoked: watch::Sender::new(0), attempts: Mutex::default() }
+        let attempts = Rate::new(ATTEMPTS, ATTEMPT_RETURNS_AFTER_S as f64, MOST_COUNTED);
+        let revoked = watch::Sender::new(0);
+        Access { registry, known: Mutex::default(), revoked, attempts, since: Instant::now() }
     }
 
     /// The caller, if their role is high enough.
     pub async fn admit(&self, headers: &HeaderMap, remote: IpAddr, least: Role) -> Result<Caller, Fault> {
         let token = bearer(headers)?;
         let Some(caller) = self.look_up(sha256(token.as_bytes())).await? else {
-            return Err(self.unknown(remote, Instant::now()));
+            return Err(self.unknown(remote));
         };
         if caller.role < least {
             let told = format!(
@@ -91,6 +90,26 @@ impl Access {
         Ok(found)
     }
 
+    /// Gives a token another role and end, from now on. `false`: it was revoked.
+    pub async fn renew(&self, sha256: &[u8; 32], role: Role, expires_ms: u64) -> Result<bool, Fault> {
+        let found = self.registry.renew_token(sha256, role.name(), expires_ms).await?;
+        let mut known = self.known();
+        let before = known.remove(sha256);
+        let changed = before.is_none_or(|caller| caller.role != role);
+        self.revoked.send_if_modified(|count| {
+            *count += 1;
+            changed
+        });
+        Ok(found)
+    }
+
+    /// What is known of a token that does not count, for the audit log: its id, and that it has expired.
+    pub async fn refused_token(&self, headers: &HeaderMap) -> Option<(String, bool)> {
+        let hash = sha256(bearer(headers).ok()?.as_bytes());
+        let expired = self.registry.token(&hash, 0).await.ok()?.is_some();
+        Some((token_id(&hash), expired))
+    }
+
     async fn look_up(&self, sha256: [u8; 32]) -> Result<Option<Caller>, Fault> {
         let now_ms = now_ms();
         let counts = |caller: &Caller| caller.expires_ms.is_none_or(|end| now_ms < end);
@@ -112,21 +131,12 @@ impl Access {
     }
 
     /// Guessing is hopeless; this keeps it from being costly, too.
-    fn unknown(&self, remote: IpAddr, now: Instant) -> Fault {
-        let mut counted = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counted.len() >= MOST_COUNTED && !counted.contains_key(&remote) {
-            counted.clear();
-        }
-        let attempts = counted.entry(remote).or_insert(Attempts { left: f64::from(ATTEMPTS), at: now });
-        let returned = now.duration_since(attempts.at).as_secs_f64() / ATTEMPT_RETURNS_AFTER.as_secs_f64();
-        attempts.left = (attempts.left + returned).min(f64::from(ATTEMPTS));
-        attempts.at = now;
-        if attempts.left < 1.0 {
+    fn unknown(&self, remote: IpAddr) -> Fault {
+        if self.attempts.admit(remote.into(), self.since.elapsed().as_secs_f64()).is_none() {
             let told = "Too many calls with tokens that do not count came from this address. Wait a little.";
-            return Fault::new(Kind::TOO_MANY, told).retry_after(ATTEMPT_RETURNS_AFTER.as_secs());
+            return Fault::new(Kind::TOO_MANY, told).retry_after(ATTEMPT_RETURNS_AFTER_S);
         }
-        attempts.left -= 1.0;
-        let told = "The token is not known, was revoked, or has expired. An administrator can issue another one.";
+        let told = "The token is not known, was revoked, or has expired. Sign in again, or ask an administrator for another one.";
         Fault::new(Kind::UNKNOWN_CALLER, told)
     }
 
@@ -136,10 +146,20 @@ impl Access {
 }
 
 impl Caller {
+    /// Its token belongs to a user of the identity provider: their names have an `@`, and their tokens end.
+    pub fn is_identity(&self) -> bool {
+        self.name.contains('@') && self.expires_ms.is_some()
+    }
+
     fn of(entry: TokenEntry, sha256: [u8; 32]) -> Option<Caller> {
         let role = Role::from_name(&entry.role)?;
         Some(Caller { id: entry.id, name: entry.name, role, expires_ms: entry.expires_ms, sha256 })
     }
+}
+
+/// The id of a token, as lists have it.
+pub fn token_id(sha256: &[u8; 32]) -> String {
+    hex(&sha256[..ID_BYTES])
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str, Fault> {

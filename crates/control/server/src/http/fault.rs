@@ -31,6 +31,7 @@ kinds! {
     MALFORMED = BAD_REQUEST, "malformed", "The request cannot be read";
     UNKNOWN_CALLER = UNAUTHORIZED, "unknown-caller", "A token is needed";
     FORBIDDEN = FORBIDDEN, "forbidden", "The role of this token is too low";
+    NOT_ADMITTED = FORBIDDEN, "not-admitted", "The identity is not admitted";
     NOT_FOUND = NOT_FOUND, "not-found", "There is no such thing";
     METHOD = METHOD_NOT_ALLOWED, "method", "This cannot be done here";
     TOO_SLOW = REQUEST_TIMEOUT, "too-slow", "The request took too long to arrive";
@@ -46,6 +47,7 @@ kinds! {
     KEY_REUSED = UNPROCESSABLE_ENTITY, "key-reused", "The Idempotency-Key belongs to another request";
     TOO_MANY = TOO_MANY_REQUESTS, "too-many-attempts", "Too many attempts with tokens that do not count";
     BROKEN = INTERNAL_SERVER_ERROR, "broken", "The server failed";
+    NO_PROVIDER = BAD_GATEWAY, "no-provider", "The identity provider does not answer";
     BUSY = SERVICE_UNAVAILABLE, "busy", "The server has too much to do";
 }
 

@@ -21,6 +21,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use trellis_front::HostError;
 
 use super::Api;
+use super::audit::{self, Event};
 use super::call::{Answer, Call, JSON};
 use super::fault::{Fault, Kind, detail};
 use super::query::{Parameter, Query};
@@ -100,7 +101,15 @@ pub async fn answer(api: Arc<Api>, route: &'static Route, request: Request) -> R
     let remote = remote(&parts.extensions);
     let caller = match api.access.admit(&parts.headers, remote, route.role).await {
         Ok(caller) => caller,
-        Err(fault) => return fault.into_response(),
+        Err(fault) => {
+            if fault.kind == Kind::UNKNOWN_CALLER
+                && let Some((id, expired)) = api.access.refused_token(&parts.headers).await
+            {
+                let why = if expired { "expired token" } else { "unknown or revoked token" };
+                audit::record(&api, Event::CallRefused, &id, route.id, &format!("from {remote}: {why}")).await;
+            }
+            return fault.into_response();
+        }
     };
     let by = By(caller.name.clone());
     let answer: Answer = async {
@@ -116,7 +125,7 @@ pub async fn answer(api: Arc<Api>, route: &'static Route, request: Request) -> R
     response
 }
 
-fn remote(extensions: &http::Extensions) -> IpAddr {
+pub fn remote(extensions: &http::Extensions) -> IpAddr {
     extensions.get::<Remote>().map_or(Ipv4Addr::UNSPECIFIED.into(), |remote| remote.0.ip())
 }
 
@@ -147,11 +156,18 @@ fn check_headers(given: &HeaderMap, known: &[Parameter]) -> Result<(), Fault> {
 }
 
 async fn read_body(takes: Takes, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
-    let (types, most_bytes): (&[&str], usize) = match takes {
-        Takes::Nothing => return Ok(Bytes::new()),
-        Takes::Document => (&DOCUMENT_TYPES, DOCUMENT_BYTES),
-        Takes::Json { most_bytes, .. } => (&[JSON], most_bytes),
-    };
+    match takes {
+        Takes::Nothing => Ok(Bytes::new()),
+        Takes::Document => read_whole(&DOCUMENT_TYPES, DOCUMENT_BYTES, headers, body).await,
+        Takes::Json { most_bytes, .. } => read_json(most_bytes, headers, body).await,
+    }
+}
+
+pub async fn read_json(most_bytes: usize, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
+    read_whole(&[JSON], most_bytes, headers, body).await
+}
+
+async fn read_whole(types: &[&str], most_bytes: usize, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if !types.contains(&media_type.as_str()) {

@@ -3,14 +3,14 @@
 use futures_util::FutureExt as _;
 use http::Method;
 use trellis_api::{
-    Apps, Connection, Event, FederationDetail, FederationSummary, IssuedToken, LogPart, Me, ModelFile, NewRun,
-    NewToken, Node, NodeChange, PastFederation, PlanReport, Pool, Role, Run, Token, TrainingRounds,
+    Apps, AuditEntry, Connection, Event, FederationDetail, FederationSummary, IssuedToken, LogPart, LoginApproval, Me,
+    ModelFile, NewRun, NewToken, Node, NodeChange, PastFederation, PlanReport, Pool, Role, Run, Token, TrainingRounds,
 };
 
 use super::fault::Kind;
 use super::query::{Form, Parameter};
 use super::route::{Content, Given, Route, Takes, list_of, of, page_of};
-use super::{about, events, federations, list, logs, models, runs, tokens};
+use super::{about, audit, events, federations, list, logins, logs, models, runs, tokens};
 
 /// Of bodies that are neither documents nor bundles.
 const SMALL_BODY_BYTES: usize = 64 << 10;
@@ -49,6 +49,7 @@ const AFTER_ROUND: Parameter = Parameter {
     about: "Reports of later rounds only.",
     form: Form::Number { least: 0, most: MOST_ROUNDS },
 };
+const AFTER_ENTRY: Parameter = Parameter { about: "Entries after this number only.", ..AFTER_ROUND };
 const AFTER_MOMENT: Parameter = Parameter {
     name: "after",
     about: "What comes after this place only: `next` of the part before.",
@@ -416,6 +417,27 @@ pub static ROUTES: &[Route] = &[
         about: "End a token at once",
         gives: gives![204 "It counts no more." NONE],
         handler: answered_by!(tokens::revoke),
+        ..PLAIN
+    },
+    Route {
+        path: "/audit",
+        role: Role::Admin,
+        id: "list_audit",
+        about: "The audit log: logins, refusals, tokens. The newest entries, or those after a number; oldest first",
+        query: &[AFTER_ENTRY, list::LIMIT],
+        gives: gives![200 "Entries." Content::Json(&[list_of::<AuditEntry>])],
+        handler: answered_by!(audit::list),
+        ..PLAIN
+    },
+    Route {
+        method: Method::POST,
+        path: "/federations/{federation}/logins",
+        id: "approve_login",
+        about: "Approve a `flwr login` that waits, for the caller's identity; single sign-on only",
+        takes: Takes::Json { shape: of::<LoginApproval>, most_bytes: SMALL_BODY_BYTES },
+        gives: gives![204 "It continues." NONE],
+        refuses: &[Kind::FORBIDDEN, Kind::NOT_NOW, Kind::REFUSED],
+        handler: answered_by!(logins::approve),
         ..PLAIN
     },
     Route {

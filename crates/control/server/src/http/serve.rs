@@ -19,11 +19,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use trellis_client::TrustError;
 use trellis_front::listen::{Connection, Keepalive, Listener};
 use trellis_front::{Hosts, TlsError, TlsSettings};
 
 use super::guard::Remote;
 use super::secret::{self, AdminTokenError};
+use super::sign_on::SignOn;
 use super::{Api, ServeSettings, router};
 use crate::platform::Platform;
 
@@ -46,6 +48,8 @@ pub enum ServeError {
     Bind(SocketAddr, #[source] io::Error),
     #[error("TLS cannot be served")]
     Tls(#[from] TlsError),
+    #[error("the identity provider cannot be trusted")]
+    SignOn(#[from] TrustError),
     #[error(transparent)]
     AdminToken(#[from] AdminTokenError),
 }
@@ -93,11 +97,14 @@ impl Bound {
         self.provide_admin(&platform).await?;
         let stop = CancellationToken::new();
         let hosts = Hosts::new(self.settings.hosts.clone(), self.tls.clone());
-        let router = router(Api::new(platform, hosts, self.settings.limits, stop.clone()));
+        let url = self.url();
+        let ServeSettings { limits, sign_on, .. } = self.settings;
+        let sign_on = sign_on.map(|settings| SignOn::new(settings, url)).transpose()?;
+        let router = router(Api::new(platform, hosts, limits, sign_on, stop.clone()));
         let renewal = self.tls.map(|tls| tokio::spawn(stop.clone().run_until_cancelled_owned(keep_fresh(tls))));
         let connections = Connections {
             router,
-            places: Arc::new(Semaphore::new(self.settings.limits.connections)),
+            places: Arc::new(Semaphore::new(limits.connections)),
             stop: stop.clone(),
             tasks: TaskTracker::new(),
         };

@@ -9,6 +9,7 @@ use trellis_digest::sha256;
 use trellis_registry::TokenEntry;
 
 use super::Api;
+use super::audit::{Event, record};
 use super::call::{Answer, Call, empty, json, ok};
 use super::fault::{Fault, Kind, detail};
 use super::secret;
@@ -37,7 +38,8 @@ pub async fn issue(api: Arc<Api>, call: Call) -> Answer {
         expires_ms: new.ttl_s.map(|seconds| now_ms + (seconds * 1000.0).ceil() as u64),
     };
     let entry = api.platform.registry().issue_token(&kept, now_ms).await?;
-    tracing::info!(token = entry.id, name = entry.name, role = entry.role, by = call.caller.name, "token issued");
+    let subject = format!("{} of {}", entry.id, entry.name);
+    record(&api, Event::TokenIssued, &call.caller.name, &subject, &entry.role).await;
     let about = told(entry).ok_or_else(|| Fault::new(Kind::BROKEN, "The registry kept a role that is none."))?;
     json(StatusCode::CREATED, &IssuedToken { token, about })
 }
@@ -48,7 +50,7 @@ pub async fn revoke(api: Arc<Api>, call: Call) -> Answer {
         let told = format!("There is no token {id:?}. GET /api/v1/tokens lists those there are.");
         return Err(Fault::new(Kind::NOT_FOUND, told));
     }
-    tracing::info!(token = id, by = call.caller.name, "token revoked");
+    record(&api, Event::TokenRevoked, &call.caller.name, id, "").await;
     empty(StatusCode::NO_CONTENT)
 }
 
@@ -65,7 +67,7 @@ fn problems_of(new: &NewToken) -> Vec<Detail> {
     problems
 }
 
-fn told(entry: TokenEntry) -> Option<Token> {
+pub fn told(entry: TokenEntry) -> Option<Token> {
     let seconds = |ms: u64| ms as f64 / 1000.0;
     Some(Token {
         id: entry.id,

@@ -318,6 +318,15 @@ class Client:
         """Ends a token at once."""
         await self._send("DELETE", f"/tokens/{quote(token_id, safe='')}")
 
+    async def audit(self, after: Optional[int] = None, limit: int = 50) -> list[types.AuditEntry]:
+        """The audit log: logins, refusals, tokens. The newest entries, or those after a number; oldest first."""
+        later = "" if after is None else f"&after={after}"
+        return _decode.read_list(types.AuditEntry, await self._send("GET", f"/audit?limit={limit}{later}"))
+
+    async def approve_login(self, federation: str, code: str) -> None:
+        """Approves a `flwr login` that waits, for the identity of this client's token (single sign-on)."""
+        await self._send_json("POST", _federation(federation, "logins"), {"code": code})
+
     # Calls
 
     async def _run_info(self, federation: str, run: str) -> types.RunInfo:

@@ -120,3 +120,27 @@ async fn pages_of_elsewhere_may_not_call() {
         assert_eq!(told.status == StatusCode::OK, good, "{origin}");
     }
 }
+
+#[tokio::test]
+async fn refused_tokens_are_audited_within_a_limit() {
+    let desk = Desk::new().await;
+    let expired = desk.issue("expired", Role::Viewer, Some(now_ms() - 1)).await;
+    for token in ["expired", "unknown"] {
+        desk.send(ask(Method::GET, "/me", token).body(Body::empty()).unwrap()).await;
+    }
+    let entries = desk.hear(ask(Method::GET, "/audit?limit=2", "admin").body(Body::empty()).unwrap()).await.json();
+    assert_eq!((&entries[0]["actor"], &entries[0]["event"]), (&expired.as_str().into(), &"call-refused".into()));
+    assert!(entries[0]["detail"].as_str().unwrap().ends_with("expired token"), "{entries}");
+    assert!(entries[1]["detail"].as_str().unwrap().ends_with("unknown or revoked token"), "{entries}");
+}
+
+#[tokio::test]
+async fn a_server_without_single_sign_on_has_none() {
+    let desk = Desk::new().await;
+    for (method, path) in
+        [(Method::GET, ""), (Method::GET, "/start"), (Method::POST, "/token"), (Method::DELETE, "/token")]
+    {
+        let request = plain(method, &format!("/api/v1/sign-on{path}")).body(Body::empty()).unwrap();
+        assert_eq!(desk.hear(request).await.word(), "not-found", "{path}");
+    }
+}

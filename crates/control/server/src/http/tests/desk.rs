@@ -49,7 +49,7 @@ impl Desk {
         let platform = platform(home.path()).await;
         let stop = CancellationToken::new();
         let hosts = Hosts::default();
-        let api = Api::new(platform, hosts, limits, stop.clone());
+        let api = Api::new(platform, hosts, limits, None, stop.clone());
         let desk = Desk { home, service: TowerToHyperService::new(router(Arc::clone(&api))), api, stop };
         for role in Role::ALL {
             desk.issue(role.name(), role, None).await;

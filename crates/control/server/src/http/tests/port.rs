@@ -28,6 +28,7 @@ fn settings(home: &std::path::Path, listen: &str) -> ServeSettings {
         home: home.to_owned(),
         hosts: Vec::new(),
         limits: Limits::default(),
+        sign_on: None,
     }
 }
 
