@@ -130,9 +130,11 @@ def stripped(programs: list[Path], scratch: Path) -> dict[str, Path]:
         found[machine] = scratch / machine / "trellis"
         found[machine].parent.mkdir()
         tool = "strip" if machine == host else f"{machine}-linux-gnu-strip"
+        if shutil.which(tool) is None:
+            raise Refused(f"{tool} is missing, which strips {program}: install binutils for {machine}")
         subprocess.run([tool, "-o", str(found[machine]), str(program)], check=True)
         found[machine].chmod(0o755)
-    return found
+    return dict(sorted(found.items()))
 
 
 def write_documents(program: Path, licences: bytes, root: Path) -> Path:

@@ -31,7 +31,7 @@ class Kind:
 RPM = "rpm --force-debian --nodeps"
 KINDS = {
     "deb": Kind(
-        "*.deb",
+        "*_amd64.deb",
         "dpkg --install {}",
         "dpkg --install {}",
         "dpkg-query --show --showformat='${Version}' trellis",
@@ -39,7 +39,7 @@ KINDS = {
         "dpkg --purge trellis",
     ),
     "rpm": Kind(
-        "*.rpm",
+        "*.x86_64.rpm",
         f"{RPM} --install {{}}",
         f"{RPM} --upgrade {{}}",
         "rpm --query --queryformat '%{VERSION}-%{RELEASE}' trellis",
@@ -92,7 +92,7 @@ def test_refused_settings_are_said_once(system: System, release: Release):
 
 
 def test_another_installation_is_named(system: System, release: Release):
-    system.run(f"tar -xzf /mnt/{release.version}/*.tar.gz -C /opt && /opt/trellis-*/install.sh")
+    system.run(f"tar -xzf /mnt/{release.version}/*-x86_64.tar.gz -C /opt && /opt/trellis-*/install.sh")
     said = system.run(KINDS["deb"].install.format(place(release, KINDS["deb"])))
     assert "trellis: /usr/local/bin/trellis is another installation" in said
 
@@ -104,7 +104,7 @@ def test_without_systemd_a_sentence_says_how_to_start(release: Release, tmp_path
         pytest.skip(str(why))
     root = tmp_path / "tree"
     subprocess.run(["cp", "--archive", "--reflink=auto", str(source), str(root)], check=True)
-    (root / "tmp" / "trellis.deb").write_bytes(release.one("*.deb").read_bytes())
+    (root / "tmp" / "trellis.deb").write_bytes(release.one("*_amd64.deb").read_bytes())
 
     def run(*argv: str) -> str:
         done = subprocess.run(["chroot", str(root), *argv], capture_output=True, text=True, check=False)

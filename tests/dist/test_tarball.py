@@ -9,7 +9,7 @@ WHERE = {"root": "/usr/local", USER: f"/home/{USER}/.local"}
 
 
 def unpacked(system: System, release: Release) -> str:
-    name = release.one("*.tar.gz").name
+    name = release.one("*-linux-x86_64.tar.gz").name
     system.run(f"tar -xzf /mnt/{release.version}/{name} -C /opt")
     return f"/opt/{name.removesuffix('.tar.gz')}"
 

@@ -26,7 +26,7 @@ def test_a_wheel_lives_and_leaves_nothing(system: System, release: Release, olde
         system.run("python3 -m venv ~/venv", user)
         empty = system.run("find ~/venv ! -path '*__pycache__*' | sort", user)
         for each in (older, release):
-            wheel = f"/mnt/{each.version}/{each.one('*manylinux*.whl').name}"
+            wheel = f"/mnt/{each.version}/{each.one('*manylinux*_x86_64.whl').name}"
             system.run(f"~/venv/bin/pip install --no-index --upgrade {wheel}", user)
             assert each.version in system.run("~/venv/bin/pip show trellis-fl", user)
             assert "completed" in system.run("~/venv/bin/python /srv/train.py", user)
