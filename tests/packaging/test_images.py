@@ -9,7 +9,7 @@ import pytest
 from harness.federation import APPS
 from harness.images import ContainerFederation, Images, build, build_from, import_debian
 from harness.podman import podman
-from harness.workspace import trellis_binary
+from harness.workspace import Workspace, trellis_binary
 from provision import CannotBeHad, releases
 
 ROLES = ("operator", "superlink", "supernode")
