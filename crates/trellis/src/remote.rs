@@ -16,7 +16,6 @@ pub use error::CommandError;
 pub use federation::{Destination, FederationArgs, FederationFlag, OfFederationArgs};
 pub use secret::{SaveArgs, token_from};
 pub use server::{Found, ServerArgs, default_port, only, resolve_federation};
-pub use session::Session;
 pub use url::HttpUrl;
 
 /// Runs the work of a command on a runtime, and prints its error. `called` is the name of the command.

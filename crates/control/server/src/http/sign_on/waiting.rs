@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn one_address_cannot_keep_others_out() {
         let (waiting, now, ttl) = (Waiting::default(), Instant::now(), Duration::from_secs(10));
-        let mut add = |last: u8, now| waiting.add([192, 0, 2, last].into(), (), ttl, now).is_some();
+        let add = |last: u8, now| waiting.add([192, 0, 2, last].into(), (), ttl, now).is_some();
         assert!((0..MAX_ENTRIES_PER_SOURCE).all(|_| add(1, now)) && !add(1, now));
         assert!(add(2, now) && add(1, now + ttl));
     }
