@@ -119,7 +119,8 @@ def test_an_interrupted_start_leaves_nothing(workspace):
     platform = Platform(workspace)
     python = workspace.start(
         "script",
-        [sys.executable, "-c", "import trellis; trellis.up(nodes=2)"],
+        # So many nodes are not ready before the signal arrives.
+        [sys.executable, "-c", "import trellis; trellis.up(nodes=16)"],
         platform.env(PYTHONPATH=str(SOURCE), TRELLIS_BIN=str(trellis_binary())),
     )
     wait_for("a part", lambda: platform.processes("superlink") != [], SERVER_START_LIMIT_S)
