@@ -83,6 +83,8 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Release:
         [bill] = Path(given).glob("trellis-*.cdx.json")
         return Release(Path(given), bill.name.removeprefix("trellis-").removesuffix(".cdx.json"))
     out = tmp_path_factory.mktemp("older")
+    # Users of the machine read it, too.
+    out.chmod(0o755)
     done = make(out, "--version", OLDER)
     assert done.returncode == 0, done.stderr
     return Release(out, OLDER)
