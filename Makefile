@@ -53,9 +53,10 @@ test: provision lint ## lint, all Rust tests, then the quick part of the suites 
 	TRELLIS_BIN=$(DEBUG_BIN) $(PYTHON) tests/run.py --optional -m quick $(ARGS)
 
 .PHONY: lint
-lint: ## formatting, clippy without warnings, and the dependency policy
+lint: ## formatting, clippy without warnings (the fuzz targets, too), and the dependency policy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET_DIR) -- -D warnings
 	@if command -v cargo-deny > /dev/null; then \
 	  $(CARGO) deny --offline check licenses bans sources; \
 	  if $(CARGO) deny fetch db > /dev/null 2>&1; then \

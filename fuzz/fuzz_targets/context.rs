@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use trellis_appliance::context::{Values, single_quoted};
 use trellis_appliance::settings::{Role, RoleSettings};
 use trellis_appliance::variables::VARIABLES;
-use trellis_appliance::{read, used};
+use trellis_appliance::{effective_values, read};
 use trellis_one::keys::Assignment;
 
 fuzz_target!(|data: &[u8]| {
@@ -48,7 +48,7 @@ fn check_value(data: &[u8]) {
     }
     if std::str::from_utf8(value).is_ok() {
         for role in Role::ALL {
-            for used in used(&values, role).into_iter().filter(|used| used.said.is_some()) {
+            for used in effective_values(&values, role).into_iter().filter(|used| used.said.is_some()) {
                 assert_eq!(used.variable, name, "a value became another variable");
             }
             if let Ok((settings, _)) = read(&values, role)
@@ -63,7 +63,7 @@ fn check_value(data: &[u8]) {
 
 fn check(values: &Values) {
     for role in Role::ALL {
-        used(values, role);
+        effective_values(values, role);
         let told = match read(values, role) {
             Ok((settings, warnings)) => {
                 serde_json::to_vec(&settings).expect("settings are plain data");

@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
         }
         Err(problems) => {
             for problem in problems.0 {
-                assert!((1..=lines).contains(&problem.line), "{problem}");
+                assert!((1..=lines).contains(&problem.place.line), "{problem}");
             }
         }
     }
